@@ -1,0 +1,40 @@
+# kvasir_room(kv DOORS pool.h SRCS pool.cpp TESTS pool_test.cpp DEPS base tensor [LIBS fmt::fmt])
+#   one room = one static library (an interface library when it has no sources).
+#   DEPS are rooms, LIBS third-party targets that stay private to the room.
+#   FUZZ x_fuzz.cpp: libFuzzer targets, built with KVASIR_FUZZ=ON only.
+find_package(Threads REQUIRED)
+
+function(kvasir_room name)
+  cmake_parse_arguments(R "" "" "DOORS;SRCS;TESTS;DEPS;LIBS;TEST_LIBS;FUZZ" ${ARGN})
+  string(REPLACE "/" "_" id ${name})
+  string(REPLACE "/" "_" deps "${R_DEPS}")
+  list(TRANSFORM deps PREPEND kvasir_)
+  if(R_SRCS)
+    add_library(kvasir_${id} STATIC ${R_SRCS})
+    target_sources(kvasir_${id} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${R_DOORS})
+    set_target_properties(kvasir_${id} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    target_include_directories(kvasir_${id} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(kvasir_${id} PUBLIC ${deps} PRIVATE kvasir_flags ${R_LIBS} Threads::Threads)
+  else()
+    add_library(kvasir_${id} INTERFACE)
+    target_include_directories(kvasir_${id} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(kvasir_${id} INTERFACE ${deps})
+  endif()
+  if(KVASIR_TESTS AND R_TESTS)
+    add_executable(${id}_test ${R_TESTS})
+    target_link_libraries(${id}_test PRIVATE kvasir_${id} kvasir_flags ${R_LIBS} ${R_TEST_LIBS}
+                          GTest::gtest_main GTest::gmock Threads::Threads)
+    target_compile_definitions(${id}_test PRIVATE
+      KVASIR_SHARED="${KVASIR_SHARED}" KVASIR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+      KVASIR_GOLDEN_MODELS="${KVASIR_GOLDEN_MODELS}")
+    gtest_discover_tests(${id}_test TEST_PREFIX "${id}: " DISCOVERY_TIMEOUT 60)
+  endif()
+  if(KVASIR_FUZZ)
+    foreach(f IN LISTS R_FUZZ)
+      get_filename_component(target ${f} NAME_WE)
+      add_executable(${target} ${f})
+      target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+      target_link_libraries(${target} PRIVATE kvasir_${id} kvasir_flags ${R_LIBS})
+    endforeach()
+  endif()
+endfunction()

@@ -1,0 +1,135 @@
+#include "base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace kvasir {
+namespace {
+
+constexpr int kSpinsBeforeSleep = 20'000;  // about 0.2 ms: longer than the gaps inside a step
+
+void pause_cpu() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace
+
+FloatModeScope::FloatModeScope() noexcept {
+#if defined(__x86_64__)
+  saved_ = _mm_getcsr();
+  _mm_setcsr((saved_ & ~0x6000u) | 0x8040u);  // RC = nearest, FTZ (bit 15), DAZ (bit 6)
+#else
+  saved_ = 0;
+#endif
+}
+
+FloatModeScope::~FloatModeScope() {
+#if defined(__x86_64__)
+  _mm_setcsr(saved_);
+#endif
+}
+
+struct ThreadPool::Shared {
+  alignas(64) std::atomic<std::uint32_t> generation{0};
+  alignas(64) std::atomic<int> n_running{0};
+  Task task = nullptr;
+  void* context = nullptr;
+  bool stopping = false;
+  std::vector<std::jthread> threads;
+
+  void work(int part) {
+    const FloatModeScope mode;
+    std::uint32_t seen = 0;
+    while (true) {
+      for (int spin = 0; generation.load(std::memory_order_acquire) == seen; ++spin) {
+        if (spin < kSpinsBeforeSleep) {
+          pause_cpu();
+        } else {
+          generation.wait(seen, std::memory_order_acquire);
+        }
+      }
+      ++seen;
+      if (stopping) return;
+      task(context, part);
+      n_running.fetch_sub(1, std::memory_order_release);
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads), shared_(std::make_unique<Shared>()) {
+  KVASIR_CHECK(n_threads >= 1) << "thread pool of " << n_threads;
+  for (int part = 1; part < n_threads; ++part) {
+    shared_->threads.emplace_back([shared = shared_.get(), part] { shared->work(part); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  shared_->stopping = true;
+  shared_->generation.fetch_add(1, std::memory_order_release);
+  shared_->generation.notify_all();
+}
+
+void ThreadPool::run_erased(Task task, void* context) {
+  const FloatModeScope mode;
+  if (n_threads_ == 1) return task(context, 0);
+  shared_->task = task;
+  shared_->context = context;
+  shared_->n_running.store(n_threads_ - 1, std::memory_order_relaxed);
+  shared_->generation.fetch_add(1, std::memory_order_release);
+  shared_->generation.notify_all();
+  task(context, 0);
+  for (int spin = 0; shared_->n_running.load(std::memory_order_acquire) != 0; ++spin) {
+    spin < kSpinsBeforeSleep ? pause_cpu() : std::this_thread::yield();
+  }
+}
+
+namespace {
+
+int count_physical_cores(const cpu_set_t& allowed) {
+  std::set<std::pair<std::string, std::string>> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    const std::string base = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    std::string package = "0", core = std::to_string(cpu);
+    std::ifstream(base + "physical_package_id") >> package;
+    std::ifstream(base + "core_id") >> core;
+    cores.emplace(package, core);
+  }
+  return static_cast<int>(cores.size());
+}
+
+int cgroup_cpu_limit() {
+  std::string quota;
+  double period = 0;
+  if (!(std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  return std::max(1, static_cast<int>(std::floor(std::strtod(quota.c_str(), nullptr) / period)));
+}
+
+}  // namespace
+
+int default_thread_count() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
+  const int n = std::min({CPU_COUNT(&allowed), count_physical_cores(allowed), cgroup_cpu_limit()});
+  return std::max(1, n);
+}
+
+}  // namespace kvasir

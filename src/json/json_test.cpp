@@ -1,0 +1,33 @@
+#include "json/json.h"
+
+#include <gtest/gtest.h>
+
+namespace kvasir::json {
+namespace {
+
+TEST(Json, KeepsMemberOrderAndRoundTrips) {
+  const std::string text = R"({"z":1,"a":[true,null,-2.5,"é\"\n"],"m":{}})";
+  EXPECT_EQ(write(*parse(text)), text);
+}
+
+TEST(Json, GivesTheLastOfEqualNamesButKeepsBoth) {
+  const auto v = parse(R"({"w":1,"w":2})");
+  EXPECT_EQ(v->int_or("w", 0), 2);
+  EXPECT_EQ(v->as_object()->size(), 2u);
+}
+
+TEST(Json, RefusesWhatIsNotJson) {
+  for (const char* text : {"", "{", "[1,]", "nul", "1e999", "\"\xff\"", "[1] 2"}) EXPECT_FALSE(parse(text)) << text;
+}
+
+TEST(Json, RefusesDeepNesting) {
+  EXPECT_TRUE(parse(std::string(100, '[') + std::string(100, ']')));
+  EXPECT_FALSE(parse(std::string(100000, '[') + std::string(100000, ']')));
+}
+
+TEST(Json, ReadsIntegralDoublesAsIntegers) { EXPECT_EQ(parse(R"({"rope_theta":1e6})")->int_or("rope_theta", 0), 1000000); }
+
+TEST(Json, WritesShortestDoubles) { EXPECT_EQ(write(Value(0.1)) + write(Value(1e300)) + write(Value(3.0)), "0.11e+3003.0"); }
+
+}  // namespace
+}  // namespace kvasir::json
