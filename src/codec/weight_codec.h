@@ -1,0 +1,62 @@
+// Weight formats: how rows of a weight matrix are stored. A codec is one header here and one line in list.h; this door
+// says what a codec offers. A quantized codec splits a block into integer codes and, per group of kGroup elements,
+// an f32 scale and bias: value = fma(code, scale, bias) (no bias: code * scale). That split is all a backend needs.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace kvasir::codec {
+
+enum class ScaleType : std::uint8_t { f32, f16, bf16 };  // stored type of separate scale and bias planes
+
+// One row of a weight matrix. Block formats use `codes` alone; planar ones (MLX affine) have scales and biases apart.
+struct RowPlanes {
+  const std::byte* codes = nullptr;
+  const std::byte* scales = nullptr;
+  const std::byte* biases = nullptr;
+  ScaleType scale_type = ScaleType::f32;
+};
+
+// kName   the name people know ("q4_1", "affine4g64")
+// kBlock  elements of one block; rows are whole blocks
+// kBlockBytes  bytes of one block in `codes`
+// kGgufType    ggml type number, -1 when GGUF has none
+template <class C>
+concept WeightCodec = requires {
+  { C::kName } -> std::convertible_to<std::string_view>;
+  { C::kBlock } -> std::convertible_to<std::size_t>;
+  { C::kBlockBytes } -> std::convertible_to<std::size_t>;
+  { C::kGgufType } -> std::convertible_to<int>;
+  { C::kQuantized } -> std::convertible_to<bool>;
+};
+
+// F32, F16, BF16: `decode` gives kBlock (= 1) values exactly.
+template <class C>
+concept DenseCodec = WeightCodec<C> && !C::kQuantized && requires(const std::byte* block, float* out) {
+  { C::decode(block, out) } noexcept;
+};
+
+// kGroup  elements sharing a scale (16, 32, 64 or 128; divides kBlock)
+// kBits   bits that hold a code (2..8);  kSigned: codes are two's complement, and kHasBias is false
+// unpack  block b of a row → codes[kBlock], scales[kBlock/kGroup], biases[kBlock/kGroup] (biases untouched if !kHasBias)
+template <class C>
+concept QuantizedCodec =
+    WeightCodec<C> && C::kQuantized &&
+    requires(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* biases) {
+      { C::kGroup } -> std::convertible_to<std::size_t>;
+      { C::kBits } -> std::convertible_to<int>;
+      { C::kSigned } -> std::convertible_to<bool>;
+      { C::kHasBias } -> std::convertible_to<bool>;
+      { C::unpack(row, b, codes, scales, biases) } noexcept;
+    };
+
+// The value of one code; the definition every backend's decoding is tested against.
+inline float dequantize(std::int16_t code, float scale, float bias) noexcept {
+  return std::fma(static_cast<float>(code), scale, bias);
+}
+
+}  // namespace kvasir::codec

@@ -1,0 +1,28 @@
+// kv_append: writes this step's keys and values into the rows' blocks, rounding to the view's type.
+// attention: causal (bottom-right at any offset, KV-30/31) attention of this step's queries over their rows' KV, appended
+// positions included. Keys go in tiles of 64 aligned to absolute position, merged ascending with an online softmax:
+// a query's bits depend on its row alone, never on block size, chunk, batch or threads.
+#pragma once
+
+#include "tensor/kv_view.h"
+#include "tensor/mat_view.h"
+
+namespace kvasir::ops {
+
+struct KvAppendArgs {
+  ConstMatView k;      // [n_tokens, n_kv_heads · head_dim]
+  ConstMatView v;      // same
+  KvLayerView kv;      // rows name their tokens by first_token and n_new
+};
+
+struct AttentionArgs {
+  ConstMatView q;                // [n_tokens, n_heads · head_dim]; head h reads kv head h / (n_heads / n_kv_heads)
+  KvLayerView kv;
+  std::uint32_t n_heads = 0;     // a multiple of kv.n_kv_heads
+  float scale = 1.0f;            // on q·k
+  float softcap = 0.0f;          // > 0: s = cap · tanh(s / cap)
+  const float* sinks = nullptr;  // [n_heads]: one more logit in the denominator, or null
+  MatView out;                   // [n_tokens, n_heads · head_dim]
+};
+
+}  // namespace kvasir::ops
