@@ -17,6 +17,8 @@
 
 namespace kvasir::formats {
 
+struct GgufContent;
+
 enum class Container : std::uint8_t { hub_folder, gguf };
 
 struct TensorInfo {
@@ -47,19 +49,25 @@ class ModelFiles {
   // "kvasir_norms_have_one" (gemma norms already include +1).
   const json::Value& config() const noexcept;
   const json::Value& generation_config() const noexcept;  // {} when absent
-  // GGUF metadata by key, scalars, strings and arrays as JSON (tokenizer.* included); null for hub folders.
+  // GGUF metadata by key as JSON; null for hub folders. Arrays of more than 1024 elements are left out, so that opening
+  // stays fast: vocabularies are read by gguf_vocab.h.
   const json::Value& metadata() const noexcept;
+  const GgufContent* gguf() const noexcept;  // the file as gguf.h reads it; null for hub folders
 
   // Tensors by canonical name without wrapper prefix ("model.layers.0.self_attn.q_proj.weight", "lm_head.weight").
   const std::vector<TensorInfo>& tensors() const noexcept;  // in file order, planes of one module folded into one entry
   bool has(std::string_view name) const noexcept;
+  const TensorInfo* find(std::string_view name) const noexcept;  // null when absent; does not mark it as used
 
   // [n_out, n_in]; for MLX modules name is "<module>.weight" and the planes are found beside it. Missing, misshapen →
   // an error naming the tensor. Each call marks the tensor as used.
   Result<codec::WeightMatrix> matrix(std::string_view name, std::uint32_t n_out, std::uint32_t n_in) const;
   // A dense tensor of n elements (any shape) as f32: norms, biases, rope factors.
   Result<std::vector<float>> vector(std::string_view name, std::size_t n) const;
-  // Rows of a stacked [n_experts, n_out, n_in] tensor `name`.
+  // Experts, stacked or apart: `name` is a stacked [n_experts, n_out, n_in] tensor, or a pattern with one '*' for the
+  // expert ("model.layers.0.mlp.experts.*.gate_proj.weight", "….block_sparse_moe.experts.*.w1.weight"). A pattern finds
+  // tensors stored apart, or else the stack of MLX and GGUF files, whose canonical name has "switch_mlp" in place of
+  // "experts.*" and gate_proj, down_proj, up_proj for w1, w2, w3.
   Result<ExpertMatrices> stack(std::string_view name, std::uint32_t n_experts, std::uint32_t n_out, std::uint32_t n_in) const;
 
   // Names never asked for, without those skipped silently (rotary_emb.inv_freq, unused mtp.*, vision towers) (MOD-5).

@@ -1,0 +1,38 @@
+// Flags that several verbs share, and what they fill.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "contract/sampling.h"
+#include "kvasir/options.h"
+
+namespace kvasir::app {
+
+struct OpenFlags {
+  OpenOptions options;
+  std::string backend = "auto";
+  std::string kv_type;
+  double kv_budget_gb = 0;
+  double prompt_cache_gib = 8;
+};
+
+void add_open_flags(CLI::App& verb, OpenFlags& flags);
+Result<OpenOptions> resolve(const OpenFlags& flags);
+
+// Sampling flags write into `over` only when given: flags > the model's generation_config > defaults (SAMP-40).
+struct SamplingFlags {
+  CLI::App* verb = nullptr;
+  SamplingOptions over;
+  std::uint64_t seed = 0;
+};
+
+void add_sampling_flags(CLI::App& verb, SamplingFlags& flags);
+SamplingOptions resolve(const SamplingFlags& flags, const SamplingOptions& defaults);
+
+// Prints "error: …" to stderr; the process's exit code for it.
+int report(const Error& error);
+
+}  // namespace kvasir::app

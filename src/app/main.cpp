@@ -1,0 +1,56 @@
+// kvasir: the command line. Flags are strict: an unknown one ends with exit code 2 and the nearest name.
+#include <cstdio>
+#include <exception>
+
+#include "app/cli/nearest.h"
+#include "app/cli/verbs.h"
+#include "base/log.h"
+
+namespace {
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error)) {
+    const auto chosen = app.get_subcommands();
+    for (const auto& typed : (chosen.empty() ? &app : chosen.back())->remaining()) {
+      const std::string near = kvasir::app::nearest_name(app, typed);
+      if (!near.empty()) std::fprintf(stderr, "did you mean %s?\n", near.c_str());
+    }
+  }
+  std::fprintf(stderr, "See kvasir --help.\n");
+  return kvasir::app::kExitUsage;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Kvasir: an LLM inference engine for open models on your own hardware", "kvasir"};
+  app.set_version_flag("--version", "kvasir 0.1.0");
+  app.require_subcommand(1);
+  bool verbose = false;
+  app.add_flag("--verbose", verbose, "Log more to stderr");
+  kvasir::app::Action action;
+  for (const auto add : kvasir::app::kVerbs) add(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForVersion& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return usage_error(app, e);
+  }
+  kvasir::log::set_level(verbose ? kvasir::log::Level::debug : kvasir::log::Level::warning);
+  return action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return kvasir::app::kExitFailure;
+  }
+}

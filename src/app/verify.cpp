@@ -1,0 +1,103 @@
+#include "kvasir/verify.h"
+
+#include <cstdio>
+
+#include "app/cli/common_flags.h"
+#include "app/cli/terminal.h"
+#include "app/cli/verbs.h"
+#include "text/verify_templates.h"
+#include "text/verify_tokenizers.h"
+
+namespace kvasir::app {
+namespace {
+
+void print_line(const std::string& line) {
+  std::puts(line.c_str());
+  std::fflush(stdout);
+}
+
+int finish(const Result<verify::Summary>& summary) {
+  if (!summary) return report(summary.error());
+  std::puts(summary->text.c_str());
+  return summary->n_failed == 0 && summary->n_checked > 0 ? 0 : kExitFailure;
+}
+
+struct GoldenFlags {
+  verify::GoldenOptions options;
+  std::string backend = "ref";
+};
+
+void add_goldens(CLI::App& verify_verb, Action& action) {
+  auto flags = std::make_shared<GoldenFlags>();  // shared with the parsed command's action
+  CLI::App* verb = verify_verb.add_subcommand("goldens", "Logits and greedy tokens against reference checkpoints");
+  verb->add_option("dir", flags->options.folder, "Folder with one sub-folder a checkpoint")->required();
+  verb->add_option("--only", flags->options.only, "Names, comma separated")->delimiter(',');
+  verb->add_option("--backend", flags->backend, "ref or cpu (cpu is compared with ref:mirror)")->capture_default_str();
+  verb->add_option("--isa", flags->options.isa, "cpu: auto, portable or avx512")->capture_default_str();
+  verb->add_option("-t,--threads", flags->options.n_threads, "Threads of the cpu backend; 0: every core");
+  verb->footer("Example:\n  kvasir verify goldens goldens/ --only llama,qwen3 --backend cpu");
+  verb->callback([flags, &action] {
+    action = [flags] {
+      auto backend = parse_backend(flags->backend);
+      if (!backend) return report(backend.error());
+      flags->options.backend = *backend;
+      return finish(verify::goldens(flags->options, print_line));
+    };
+  });
+}
+
+struct TextFlags {
+  std::string data, cases;
+};
+
+template <class Verify>
+void add_text_check(CLI::App& verify_verb, Action& action, const char* name, const char* help, const char* cases, Verify check) {
+  auto flags = std::make_shared<TextFlags>();  // shared with the parsed command's action
+  CLI::App* verb = verify_verb.add_subcommand(name, help);
+  verb->add_option("data", flags->data, "Folder of what is checked")->required();
+  verb->add_option("cases", flags->cases, cases)->required();
+  verb->callback([flags, &action, check] { action = [flags, check] { return check(*flags); }; });
+}
+
+int check_tokenizers(const TextFlags& flags) {
+  const auto summary = text::verify_tokenizers(flags.data, flags.cases, print_line);
+  if (!summary) return report(summary.error());
+  std::printf("%zu cases, %zu differ\n", summary->n_cases, summary->n_differ);
+  return summary->n_differ == 0 && summary->n_cases > 0 ? 0 : kExitFailure;
+}
+
+struct SameBitsFlags {
+  OpenFlags open;
+  verify::SameBitsOptions options;
+};
+
+void add_same_bits(CLI::App& verify_verb, Action& action) {
+  auto flags = std::make_shared<SameBitsFlags>();  // shared with the parsed command's action
+  CLI::App* verb = verify_verb.add_subcommand("same-bits", "Tokens and logprobs equal bit for bit, whatever happens around a request");
+  add_open_flags(*verb, flags->open);
+  verb->add_option("-n,--max-tokens", flags->options.n_generate, "Tokens generated a prompt")->capture_default_str()->check(CLI::Range(2, 4096));
+  verb->footer("Example:\n  kvasir verify same-bits model.gguf");
+  verb->callback([flags, &action] {
+    action = [flags] {
+      auto open = resolve(flags->open);
+      if (!open) return report(open.error());
+      flags->options.open = *open;
+      flags->options.open.progress = make_progress_bar();
+      return finish(verify::same_bits(flags->options, print_line));
+    };
+  });
+}
+
+}  // namespace
+
+int check_templates(const TextFlags& flags);
+
+void add_verify(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("verify", "Check this build and this machine; exit code 0 only if all is equal");
+  verb->require_subcommand(1);
+  add_goldens(*verb, action);
+  add_text_check(*verb, action, "tokenizers", "Token ids and decoded text against reference cases", "Folder of NAME.json(.xz)", check_tokenizers);
+  add_same_bits(*verb, action);
+}
+
+}  // namespace kvasir::app

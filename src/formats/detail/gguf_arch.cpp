@@ -1,0 +1,130 @@
+#include "formats/detail/gguf_arch.h"
+
+#include <array>
+#include <charconv>
+#include <optional>
+
+namespace kvasir::formats {
+namespace {
+
+constexpr std::array kCommonNames{
+    NamePair{"attn_norm", "input_layernorm"},
+    NamePair{"ffn_norm", "post_attention_layernorm"},
+    NamePair{"post_attention_norm", "post_attention_layernorm"},
+    NamePair{"post_ffw_norm", "post_feedforward_layernorm"},
+    NamePair{"attn_q", "self_attn.q_proj"},
+    NamePair{"attn_k", "self_attn.k_proj"},
+    NamePair{"attn_v", "self_attn.v_proj"},
+    NamePair{"attn_qkv", "self_attn.qkv_proj"},
+    NamePair{"attn_output", "self_attn.o_proj"},
+    NamePair{"attn_q_norm", "self_attn.q_norm"},
+    NamePair{"attn_k_norm", "self_attn.k_norm"},
+    NamePair{"ffn_gate", "mlp.gate_proj"},
+    NamePair{"ffn_up", "mlp.up_proj"},
+    NamePair{"ffn_down", "mlp.down_proj"},
+    NamePair{"ffn_gate_inp", "mlp.gate"},
+    NamePair{"ffn_gate_exps", "mlp.switch_mlp.gate_proj"},
+    NamePair{"ffn_up_exps", "mlp.switch_mlp.up_proj"},
+    NamePair{"ffn_down_exps", "mlp.switch_mlp.down_proj"},
+    NamePair{"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+    NamePair{"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+    NamePair{"ffn_down_shexp", "mlp.shared_experts.down_proj"},
+};
+constexpr std::array kRootNames{
+    NamePair{"token_embd", "model.embed_tokens"},
+    NamePair{"output_norm", "model.norm"},
+    NamePair{"output", "lm_head"},
+};
+constexpr std::array kMixtralNames{
+    NamePair{"ffn_gate_inp", "block_sparse_moe.gate"},
+    NamePair{"ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"},
+    NamePair{"ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"},
+    NamePair{"ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"},
+};
+constexpr std::array kPhiNames{NamePair{"ffn_up", "mlp.gate_up_proj"}};
+constexpr std::array kGlmNames{
+    NamePair{"ffn_up", "mlp.gate_up_proj"},
+    NamePair{"post_attention_norm", "post_self_attn_layernorm"},
+    NamePair{"post_ffw_norm", "post_mlp_layernorm"},
+};
+constexpr std::array kGemmaNames{NamePair{"ffn_norm", "pre_feedforward_layernorm"}};
+
+const std::array kArchs{
+    GgufArch{"llama", "llama", "LlamaForCausalLM", true, {}},
+    GgufArch{"mistral3", "llama", "LlamaForCausalLM", true, {}},
+    GgufArch{"qwen2", "qwen2", "Qwen2ForCausalLM", false, {}},
+    GgufArch{"qwen3", "qwen3", "Qwen3ForCausalLM", false, {}},
+    GgufArch{"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", false, {}},
+    GgufArch{"phi3", "phi3", "Phi3ForCausalLM", false, kPhiNames},
+    GgufArch{"olmo2", "olmo2", "Olmo2ForCausalLM", false, {}},
+    GgufArch{"glm4", "glm4", "Glm4ForCausalLM", true, kGlmNames},
+    GgufArch{"glm4moe", "glm4_moe", "Glm4MoeForCausalLM", false, {}},
+    GgufArch{"granite", "granite", "GraniteForCausalLM", true, {}},
+    GgufArch{"smollm3", "smollm3", "SmolLM3ForCausalLM", true, {}},
+    GgufArch{"gemma2", "gemma2", "Gemma2ForCausalLM", false, kGemmaNames},
+    GgufArch{"gemma3", "gemma3_text", "Gemma3ForCausalLM", false, kGemmaNames},
+};
+const GgufArch kMixtral{"llama", "mixtral", "MixtralForCausalLM", true, kMixtralNames};
+
+std::string_view translate(std::span<const NamePair> names, std::string_view gguf) noexcept {
+  for (const NamePair& pair : names) {
+    if (pair.gguf == gguf) return pair.canonical;
+  }
+  return {};
+}
+
+std::optional<std::uint64_t> read_index(std::string_view digits) noexcept {
+  std::uint64_t n = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return n;
+}
+
+// Experts stored apart, as in early mixtral files: "ffn_gate.7" → "block_sparse_moe.experts.7.w1".
+std::string separate_expert(std::string_view name) {
+  constexpr std::array kParts{NamePair{"ffn_gate", "w1"}, NamePair{"ffn_down", "w2"}, NamePair{"ffn_up", "w3"}};
+  const std::size_t dot = name.find('.');
+  if (dot == std::string_view::npos || !read_index(name.substr(dot + 1))) return {};
+  const std::string_view part = translate(kParts, name.substr(0, dot));
+  if (part.empty()) return {};
+  return std::string("block_sparse_moe.experts.").append(name.substr(dot + 1)).append(".").append(part);
+}
+
+std::string translate_in_layer(const GgufArch& arch, std::string_view name) {
+  if (const std::string_view own = translate(arch.names, name); !own.empty()) return std::string(own);
+  if (const std::string_view common = translate(kCommonNames, name); !common.empty()) return std::string(common);
+  return separate_expert(name);
+}
+
+}  // namespace
+
+GgufArch gguf_arch_of(const GgufContent& content) {
+  const std::string_view name = content.text_or("general.architecture", "");
+  if (name == "llama" && content.whole_or("llama.expert_count", 0) > 0) return kMixtral;
+  for (const GgufArch& arch : kArchs) {
+    if (arch.gguf == name) return arch;
+  }
+  return GgufArch{name, name, name, false, {}};
+}
+
+std::string canonical_gguf_name(const GgufArch& arch, std::string_view stored, std::uint64_t n_layers) {
+  const std::size_t last_dot = stored.rfind('.');
+  if (last_dot == std::string_view::npos) return std::string(stored);
+  const std::string_view suffix = stored.substr(last_dot);  // ".weight", ".bias"
+  std::string_view name = stored.substr(0, last_dot);
+  if (!name.starts_with("blk.")) {
+    const std::string_view root = translate(kRootNames, name);
+    return root.empty() ? std::string(stored) : std::string(root).append(suffix);
+  }
+  name.remove_prefix(4);
+  const std::size_t dot = name.find('.');
+  const auto layer = read_index(name.substr(0, dot));
+  if (dot == std::string_view::npos || !layer) return std::string(stored);
+  if (*layer >= n_layers) return "mtp." + std::string(stored);
+  const std::string prefix = "model.layers." + std::to_string(*layer) + ".";
+  if (name.substr(dot + 1) == "exp_probs_b") return prefix + "mlp.gate.e_score_correction_bias";
+  const std::string translated = translate_in_layer(arch, name.substr(dot + 1));
+  return translated.empty() ? std::string(stored) : prefix + translated + std::string(suffix);
+}
+
+}  // namespace kvasir::formats

@@ -1,0 +1,147 @@
+#include "formats/model_files.h"
+
+#include <atomic>
+#include <unordered_map>
+
+#include "formats/detail/hub_names.h"
+#include "formats/detail/opened_model.h"
+
+namespace kvasir::formats {
+namespace {
+
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) out.append(i ? ", " : "").append(std::to_string(shape[i]));
+  return out + "]";
+}
+
+// Where a stack of experts lies when they are not stored apart: "….experts.*.w1.weight" → "….switch_mlp.gate_proj.weight".
+std::string stacked_name(std::string_view pattern) {
+  constexpr std::string_view kEach = "experts.*.";
+  const std::size_t at = pattern.find(kEach);
+  std::string rest(pattern.substr(at + kEach.size()));
+  if (rest.starts_with("w1.")) rest.replace(0, 2, "gate_proj");
+  if (rest.starts_with("w2.")) rest.replace(0, 2, "down_proj");
+  if (rest.starts_with("w3.")) rest.replace(0, 2, "up_proj");
+  return std::string(pattern.substr(0, at)).append("switch_mlp.").append(rest);
+}
+
+}  // namespace
+
+struct ModelFiles::Impl {
+  OpenedModel model;
+  std::vector<TensorInfo> infos;
+  std::unordered_map<std::string_view, std::size_t> by_name;  // keys live in infos
+  std::unique_ptr<std::atomic<bool>[]> used;
+
+  explicit Impl(OpenedModel opened) : model(std::move(opened)) {
+    infos.reserve(model.tensors.size());
+    for (const StoredTensor& tensor : model.tensors) infos.push_back(tensor.info);
+    for (std::size_t i = 0; i < infos.size(); ++i) by_name.emplace(infos[i].name, i);
+    used = std::make_unique<std::atomic<bool>[]>(infos.size());
+  }
+
+  Error error(std::string_view name, std::string_view what) const {
+    return invalid(model.path.string() + ": tensor '" + std::string(name) + "' " + std::string(what));
+  }
+
+  // The tensor, marked as used and readable as a weight.
+  Result<const StoredTensor*> use(std::string_view name) const {
+    const auto it = by_name.find(name);
+    if (it == by_name.end()) return error(name, "is missing");
+    used[it->second].store(true, std::memory_order_relaxed);
+    const StoredTensor& tensor = model.tensors[it->second];
+    if (!tensor.type) return Error{Errc::unsupported, error(tensor.info.name, tensor.refusal).what};
+    return &tensor;
+  }
+
+  codec::WeightMatrix view(const StoredTensor& tensor, std::size_t first_row, std::uint32_t n_out, std::uint32_t n_in) const {
+    codec::WeightMatrix out{*tensor.type, n_out, n_in, tensor.planes, tensor.codes_stride, tensor.scales_stride};
+    out.planes = out.row(first_row);
+    return out;
+  }
+
+  Result<const StoredTensor*> use_shaped(std::string_view name, const std::vector<std::uint64_t>& shape) const {
+    KVASIR_TRY(const StoredTensor* tensor, use(name));
+    if (tensor->info.shape == shape) return tensor;
+    return error(name, "has shape " + shape_text(tensor->info.shape) + ", expected " + shape_text(shape));
+  }
+};
+
+ModelFiles::ModelFiles(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ModelFiles::ModelFiles(ModelFiles&&) noexcept = default;
+ModelFiles& ModelFiles::operator=(ModelFiles&&) noexcept = default;
+ModelFiles::~ModelFiles() = default;
+
+Result<ModelFiles> ModelFiles::open(const std::filesystem::path& path) {
+  std::error_code ec;
+  if (!std::filesystem::exists(path, ec)) return not_found(path.string() + ": no such file or folder");
+  auto opened = std::filesystem::is_directory(path, ec) ? open_hub_folder(path) : open_gguf_file(path);
+  if (!opened) return std::move(opened).error();
+  return ModelFiles(std::make_unique<Impl>(*std::move(opened)));
+}
+
+Container ModelFiles::container() const noexcept { return impl_->model.container; }
+const std::filesystem::path& ModelFiles::path() const noexcept { return impl_->model.path; }
+const json::Value& ModelFiles::config() const noexcept { return impl_->model.config; }
+const json::Value& ModelFiles::generation_config() const noexcept { return impl_->model.generation_config; }
+const json::Value& ModelFiles::metadata() const noexcept { return impl_->model.metadata; }
+const GgufContent* ModelFiles::gguf() const noexcept { return impl_->model.gguf.get(); }
+const std::vector<TensorInfo>& ModelFiles::tensors() const noexcept { return impl_->infos; }
+bool ModelFiles::has(std::string_view name) const noexcept { return find(name) != nullptr; }
+
+const TensorInfo* ModelFiles::find(std::string_view name) const noexcept {
+  const auto it = impl_->by_name.find(name);
+  return it == impl_->by_name.end() ? nullptr : &impl_->infos[it->second];
+}
+
+Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name, std::uint32_t n_out, std::uint32_t n_in) const {
+  KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(name, {n_out, n_in}));
+  return impl_->view(*tensor, 0, n_out, n_in);
+}
+
+Result<std::vector<float>> ModelFiles::vector(std::string_view name, std::size_t n) const {
+  KVASIR_TRY(const StoredTensor* tensor, impl_->use(name));
+  const codec::WeightTypeInfo& facts = codec::info(*tensor->type);
+  if (facts.quantized) return impl_->error(name, "is " + tensor->info.type + ", expected a dense one");
+  if (tensor->info.size_bytes % facts.block_bytes != 0 || tensor->info.size_bytes / facts.block_bytes != n) {
+    return impl_->error(name, "has shape " + shape_text(tensor->info.shape) + ", expected " + std::to_string(n) + " elements");
+  }
+  std::vector<float> out(n);
+  codec::decode_row(*tensor->type, tensor->planes, n, out.data());
+  return out;
+}
+
+Result<ExpertMatrices> ModelFiles::stack(std::string_view name, std::uint32_t n_experts, std::uint32_t n_out, std::uint32_t n_in) const {
+  ExpertMatrices out;
+  const std::size_t star = name.find("experts.*.");
+  const std::string stacked = star == std::string_view::npos ? std::string(name) : stacked_name(name);
+  if (star == std::string_view::npos || has(stacked)) {
+    KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(stacked, {n_experts, n_out, n_in}));
+    for (std::size_t e = 0; e < n_experts; ++e) out.push_back(impl_->view(*tensor, e * n_out, n_out, n_in));
+    return out;
+  }
+  for (std::uint32_t e = 0; e < n_experts; ++e) {
+    std::string one(name);
+    one.replace(star + 8, 1, std::to_string(e));
+    KVASIR_TRY(const codec::WeightMatrix expert, matrix(one, n_out, n_in));
+    out.push_back(expert);
+  }
+  return out;
+}
+
+std::vector<std::string> ModelFiles::unused() const {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < impl_->infos.size(); ++i) {
+    if (!impl_->used[i] && !may_stay_unread(impl_->infos[i].name)) out.push_back(impl_->infos[i].name);
+  }
+  return out;
+}
+
+void ModelFiles::release_pages(const codec::WeightMatrix& matrix) const noexcept {
+  release_whole_pages(matrix.planes.codes, matrix.n_out * matrix.codes_stride);
+  if (matrix.planes.scales) release_whole_pages(matrix.planes.scales, matrix.n_out * matrix.scales_stride);
+  if (matrix.planes.biases) release_whole_pages(matrix.planes.biases, matrix.n_out * matrix.scales_stride);
+}
+
+}  // namespace kvasir::formats

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/ref/ref_device.h"
+#include "kvasir/verify.h"
+#include "kvasir/verify/planted_fault.h"
+#include "kvasir/verify/prompt_logits.h"
+#include "kvasir/verify/shadow_device.h"
+#include "model/golden.h"
+
+namespace kvasir::verify {
+namespace {
+
+constexpr double kRefBound = 1e-4;  // ref against the reference logits (DESIGN §5)
+constexpr double kCpuBound = 1e-3;  // cpu against ref:mirror
+
+struct Verdict {
+  bool passed = false;
+  std::string text;
+};
+
+std::string scientific(double x) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%.1e", x);
+  return buffer;
+}
+
+bool matches_reference(const std::vector<model::GoldenResult>& results, double& worst, bool& greedy_equal) {
+  worst = 0;
+  greedy_equal = true;
+  for (const auto& r : results) {
+    worst = std::max(worst, r.relative_error);
+    greedy_equal = greedy_equal && r.n_greedy_equal == r.n_greedy;
+  }
+  return worst <= kRefBound && greedy_equal;
+}
+
+Result<Verdict> check_ref(const std::filesystem::path& folder) {
+  const auto oracle = backend::ref::make_ref_device(backend::ref::RefMode::oracle);
+  KVASIR_TRY(const auto results, model::check_golden(folder, *oracle, {}));
+  double worst = 0;
+  bool greedy_equal = true;
+  Verdict verdict{matches_reference(results, worst, greedy_equal), ""};
+  std::uint32_t n_tokens = 0;
+  for (const auto& r : results) n_tokens += r.n_greedy_equal;
+  verdict.text = "max relative error " + scientific(worst) + ", " + std::to_string(n_tokens) + " greedy tokens equal";
+  if (!greedy_equal) verdict.text += ", then DIFFERENT";
+  for (const Fault fault : kGoldenFaults) {
+    const auto device = plant(fault, backend::ref::make_ref_device(backend::ref::RefMode::oracle));
+    model::GoldenOptions options;
+    options.with_greedy = false;
+    KVASIR_TRY(const auto faulty, model::check_golden(folder, *device, options));
+    double error = 0;
+    bool ignored = true;
+    if (!matches_reference(faulty, error, ignored)) continue;
+    verdict.passed = false;
+    verdict.text += ", NOT NOTICED: " + std::string(name_of(fault));
+  }
+  return verdict;
+}
+
+double worst_error(const std::vector<PromptLogits>& a, const std::vector<PromptLogits>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, relative_error(a[i], b[i]));
+  return worst;
+}
+
+Result<std::unique_ptr<ops::Device>> make_cpu(const GoldenOptions& options) {
+  return make_device(Backend::cpu, options.n_threads, options.isa);
+}
+
+Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptions& options) {
+  const auto mirror = backend::ref::make_ref_device(backend::ref::RefMode::mirror);
+  KVASIR_TRY(const auto expected, prompt_logits(folder, *mirror, DType::bf16));
+  KVASIR_TRY(auto cpu, make_cpu(options));
+  ShadowDevice shadow(std::move(cpu), backend::ref::make_ref_device(backend::ref::RefMode::mirror));
+  KVASIR_TRY(const auto logits, prompt_logits(folder, shadow, DType::bf16));
+  const double worst = worst_error(logits, expected);
+  Verdict verdict{shadow.n_differ() == 0 && shadow.n_outputs() > 0 && worst <= kCpuBound, ""};
+  verdict.text = std::to_string(shadow.n_outputs()) + " linear outputs, " + std::to_string(shadow.n_differ()) +
+                 " differ from ref:mirror, logits within " + scientific(worst);
+  for (const Fault fault : kGoldenFaults) {
+    KVASIR_TRY(auto plain, make_cpu(options));
+    const auto device = plant(fault, std::move(plain));
+    KVASIR_TRY(const auto faulty, prompt_logits(folder, *device, DType::bf16));
+    const double error = worst_error(faulty, expected);
+    if (error > kCpuBound) continue;
+    verdict.passed = false;
+    verdict.text += ", NOT NOTICED: " + std::string(name_of(fault)) + " (" + scientific(error) + ")";
+  }
+  return verdict;
+}
+
+bool is_wanted(const GoldenOptions& options, const std::string& name) {
+  return options.only.empty() || std::find(options.only.begin(), options.only.end(), name) != options.only.end();
+}
+
+Result<std::vector<std::filesystem::path>> find_checkpoints(const GoldenOptions& options) {
+  std::vector<std::filesystem::path> found;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(options.folder, ec)) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(entry.path() / "golden.safetensors", ignored)) continue;  // follows links
+    if (is_wanted(options, entry.path().filename().string())) found.push_back(entry.path());
+  }
+  if (ec) return io_error(options.folder.string() + ": " + ec.message());
+  std::sort(found.begin(), found.end());
+  for (const std::string& name : options.only) {
+    const bool present = std::any_of(found.begin(), found.end(), [&](const auto& p) { return p.filename() == name; });
+    if (!present) return not_found(options.folder.string() + ": no checkpoint " + name + " with a golden.safetensors");
+  }
+  if (found.empty()) return not_found(options.folder.string() + ": no folder with a golden.safetensors");
+  return found;
+}
+
+}  // namespace
+
+Result<Summary> goldens(const GoldenOptions& options, const Line& line) {
+  KVASIR_TRY(const auto folders, find_checkpoints(options));
+  Summary summary;
+  std::uint64_t n_unsupported = 0;
+  for (const auto& folder : folders) {
+    ++summary.n_checked;
+    const auto verdict = options.backend == Backend::ref ? check_ref(folder) : check_cpu(folder, options);
+    const std::string name = folder.filename().string();
+    if (!verdict) {
+      ++summary.n_failed;
+      if (verdict.error().code == Errc::unsupported) ++n_unsupported;
+      line("FAIL " + name + ": " + verdict.error().what);
+      continue;
+    }
+    if (!verdict->passed) ++summary.n_failed;
+    line(std::string(verdict->passed ? "ok   " : "FAIL ") + name + ": " + verdict->text);
+  }
+  summary.text = std::to_string(summary.n_checked) + " checkpoints, " + std::to_string(summary.n_failed) + " failed (" +
+                 std::to_string(n_unsupported) + " unsupported); planted faults: rope position + 1, skipped norm weight, swapped KV head";
+  return summary;
+}
+
+}  // namespace kvasir::verify

@@ -1,0 +1,111 @@
+#include "kvasir/verify/planted_fault.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "kvasir/verify/wrapped_device.h"
+
+namespace kvasir::verify {
+namespace {
+
+class RopePosition final : public WrappedDevice {
+ public:
+  explicit RopePosition(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+    table_.rope = [](ops::Device& device, const ops::RopeArgs& args) noexcept {
+      auto& self = static_cast<RopePosition&>(device);
+      const bool is_query = std::exchange(self.next_is_query_, !self.next_is_query_);
+      std::vector<std::uint32_t> positions(args.positions.begin(), args.positions.end());
+      if (is_query) {
+        for (auto& p : positions) ++p;
+      }
+      ops::RopeArgs wrong = args;
+      wrong.positions = positions;
+      self.inner().ops().rope(self.inner(), wrong);
+    };
+  }
+
+ private:
+  bool next_is_query_ = true;  // graphs rope the queries, then the keys
+};
+
+class SkippedNormWeight final : public WrappedDevice {
+ public:
+  explicit SkippedNormWeight(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+    table_.rms_norm = [](ops::Device& device, const ops::RmsNormArgs& args) noexcept {
+      auto& self = static_cast<SkippedNormWeight&>(device);
+      if (!self.skipped_) self.skipped_ = args.weight;
+      ops::RmsNormArgs wrong = args;
+      if (args.weight == self.skipped_) wrong.weight = nullptr;
+      self.inner().ops().rms_norm(self.inner(), wrong);
+    };
+  }
+
+ private:
+  const float* skipped_ = nullptr;
+};
+
+std::vector<float> swap_first_heads(ConstMatView x, std::uint32_t head_dim) {
+  std::vector<float> out(std::size_t{x.n_rows} * x.n_cols);
+  for (std::uint32_t r = 0; r < x.n_rows; ++r) {
+    float* row = out.data() + std::size_t{r} * x.n_cols;
+    std::copy(x.row(r), x.row(r) + x.n_cols, row);
+    std::swap_ranges(row, row + head_dim, row + head_dim);
+  }
+  return out;
+}
+
+class SwappedKvHead final : public WrappedDevice {
+ public:
+  explicit SwappedKvHead(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+    table_.kv_append = [](ops::Device& device, const ops::KvAppendArgs& args) noexcept {
+      ops::Device& inner_device = static_cast<SwappedKvHead&>(device).inner();
+      if (args.kv.n_kv_heads < 2) return inner_device.ops().kv_append(inner_device, args);
+      std::vector<float> k = swap_first_heads(args.k, args.kv.head_dim), v = swap_first_heads(args.v, args.kv.head_dim);
+      ops::KvAppendArgs wrong = args;
+      wrong.k = mat_view(k.data(), args.k.n_rows, args.k.n_cols);
+      wrong.v = mat_view(v.data(), args.v.n_rows, args.v.n_cols);
+      inner_device.ops().kv_append(inner_device, wrong);
+    };
+  }
+};
+
+class RowCount final : public WrappedDevice {
+ public:
+  explicit RowCount(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+    table_.linear = [](ops::Device& device, const ops::LinearArgs& args) noexcept {
+      ops::Device& inner_device = static_cast<RowCount&>(device).inner();
+      inner_device.ops().linear(inner_device, args);
+      if (args.x.n_rows < 2) return;
+      for (std::uint32_t r = 0; r < args.out.n_rows; ++r) {
+        float& first = args.out.row(r)[0];
+        first = std::nextafter(first, std::numeric_limits<float>::infinity());
+      }
+    };
+  }
+};
+
+}  // namespace
+
+std::string_view name_of(Fault fault) noexcept {
+  switch (fault) {
+    case Fault::rope_position: return "rope position + 1";
+    case Fault::skipped_norm_weight: return "skipped norm weight";
+    case Fault::swapped_kv_head: return "swapped KV head";
+    case Fault::row_count: return "row-count dependent product";
+  }
+  return "";
+}
+
+std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> device) {
+  switch (fault) {
+    case Fault::rope_position: return std::make_unique<RopePosition>(std::move(device));
+    case Fault::skipped_norm_weight: return std::make_unique<SkippedNormWeight>(std::move(device));
+    case Fault::swapped_kv_head: return std::make_unique<SwappedKvHead>(std::move(device));
+    case Fault::row_count: return std::make_unique<RowCount>(std::move(device));
+  }
+  return device;
+}
+
+}  // namespace kvasir::verify

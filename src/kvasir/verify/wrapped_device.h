@@ -1,0 +1,37 @@
+// WrappedDevice: a Device in front of another one that forwards everything; a check replaces single ops of its table.
+// Used by `kvasir verify` to plant faults and to run two backends side by side. Same thread rule as Device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ops/op_table.h"
+
+namespace kvasir::verify {
+
+class WrappedDevice : public ops::Device {
+ public:
+  explicit WrappedDevice(std::unique_ptr<ops::Device> inner);
+
+  std::string_view name() const noexcept override { return inner_->name(); }
+  std::string numerics_id() const override { return inner_->numerics_id(); }
+  const ops::OpTable& ops() const noexcept override { return table_; }
+  int n_threads() const noexcept override { return inner_->n_threads(); }
+  Result<Buffer> allocate(std::size_t size_bytes) override { return inner_->allocate(size_bytes); }
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight, ops::PackOptions options) override {
+    return inner_->pack(weight, options);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override {
+    inner_->copy(to, from, size_bytes);
+  }
+
+  ops::Device& inner() noexcept { return *inner_; }
+
+ protected:
+  ops::OpTable table_;  // forwards every op; moe_experts is the composition, so that wrapped ops are seen inside it
+
+ private:
+  std::unique_ptr<ops::Device> inner_;
+};
+
+}  // namespace kvasir::verify

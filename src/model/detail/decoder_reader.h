@@ -1,0 +1,38 @@
+// What nearly all decoder families read alike from config.json; families/*.cpp change what differs.
+#pragma once
+
+#include <cstdint>
+
+#include "model/decoder_config.h"
+#include "model/detail/config_reader.h"
+#include "model/detail/rope.h"
+
+namespace kvasir::model {
+
+struct FamilyTraits {
+  RopeDefaults rope;
+  std::uint32_t window = 0;                // of sliding layers; 0: no layer slides
+  std::uint32_t first_windowed_layer = 0;  // from here on layers slide, unless config.json names layer types
+};
+
+// Pre-norm, grouped-query attention with rope, gated MLP; head_dim, windows and ropes of every layer (MOD-3, MOD-4).
+DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& traits);
+
+// `sliding_window`, 0 when absent, null or as wide as the model's context.
+std::uint32_t read_window(const ConfigReader& config);
+
+// Whether the projection has biases: what config.json says, else whether the first layer's tensor is there (GGUF).
+bool read_bias(const ConfigReader& config, std::string_view flag, std::string_view first_layer_tensor);
+
+// attention_bias on q, k, v and o; mlp_bias on gate, up and down; as read_bias() reads them.
+void set_biases(const ConfigReader& config, DecoderConfig& decoder);
+
+// Qwen's windows: off unless use_sliding_window, and from max_window_layers on.
+FamilyTraits qwen_traits(const ConfigReader& config);
+
+// num_experts (or an alias), num_experts_per_tok, softmax routing.
+MoeSpec read_softmax_moe(const ConfigReader& config, std::string_view intermediate_name);
+// DeepSeek-V3 routing: sigmoid scores, a bias for selection, groups, one shared expert.
+MoeSpec read_deepseek_moe(const ConfigReader& config);
+
+}  // namespace kvasir::model

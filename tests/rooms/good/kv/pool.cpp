@@ -1,0 +1,2 @@
+#include "kv/pool.h"
+#include "base/ids.h"
