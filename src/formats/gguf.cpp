@@ -286,9 +286,9 @@ std::optional<double> GgufValue::number() const noexcept {
 }
 
 std::optional<std::uint64_t> GgufValue::whole() const noexcept {
-  const auto n = number();
-  if (!n || !(*n >= 0) || *n > 0x1p53 || std::floor(*n) != *n) return std::nullopt;
-  return static_cast<std::uint64_t>(*n);
+  const auto value = number();
+  if (!value || !(*value >= 0) || *value > 0x1p53 || std::floor(*value) != *value) return std::nullopt;
+  return static_cast<std::uint64_t>(*value);
 }
 
 std::optional<std::string_view> GgufValue::text() const noexcept {

@@ -30,12 +30,12 @@ class Object {
   Value& operator[](std::string_view key);                 // inserts null when absent
   void push_back(std::string key, Value value);            // keeps duplicates
   bool erase(std::string_view key);
-  std::size_t size() const noexcept { return members_.size(); }
-  bool empty() const noexcept { return members_.empty(); }
-  auto begin() const noexcept { return members_.begin(); }
-  auto end() const noexcept { return members_.end(); }
-  auto begin() noexcept { return members_.begin(); }
-  auto end() noexcept { return members_.end(); }
+  std::size_t size() const noexcept;
+  bool empty() const noexcept;
+  const Member* begin() const noexcept;
+  const Member* end() const noexcept;
+  Member* begin() noexcept;
+  Member* end() noexcept;
 
  private:
   std::vector<Member> members_;
@@ -87,6 +87,14 @@ class Value {
  private:
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> v_;
 };
+
+// Here, where a Member is a complete type (clang asks for it).
+inline std::size_t Object::size() const noexcept { return members_.size(); }
+inline bool Object::empty() const noexcept { return members_.empty(); }
+inline const Member* Object::begin() const noexcept { return members_.data(); }
+inline const Member* Object::end() const noexcept { return members_.data() + members_.size(); }
+inline Member* Object::begin() noexcept { return members_.data(); }
+inline Member* Object::end() noexcept { return members_.data() + members_.size(); }
 
 struct ParseLimits {
   std::size_t max_bytes = 64u << 20;

@@ -75,6 +75,8 @@ class KvStore {
   // Room for every span, shared blocks about to be written copied. All or nothing. Errors: capacity `kv blocks`;
   // invalid_argument for an unknown or repeated row, a row already in a step, or an empty span.
   Result<KvStep> reserve(std::span<const RowSpan> spans);
+  // Whether reserve would find the blocks, cached prefixes given up included. Changes nothing.
+  bool can_reserve(std::span<const RowSpan> spans) const;
 
   // Export (KV-45) and its inverse. Errors: capacity; invalid_argument when planes do not match this model.
   Result<Buffer> plane(const KvState& state, std::size_t layer, KvPlane which) const;

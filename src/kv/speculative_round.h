@@ -60,6 +60,7 @@ class KvRound final : public RoundLayout {
   void discard(std::size_t index) noexcept { step_->discard(index); }             // while active (KV-52)
 
  private:
+  std::vector<RowSpan> windows(std::span<const std::uint32_t> drafts) const;
   KvStore& store_;
   std::vector<KvRowId> rows_;
   std::optional<KvStep> step_;

@@ -120,7 +120,8 @@ std::uint32_t read_window(const ConfigReader& config) {
 }
 
 bool read_bias(const ConfigReader& config, std::string_view flag, std::string_view first_layer_tensor) {
-  return config.flag_or(flag, config.files().has("model.layers.0." + std::string(first_layer_tensor)));
+  const bool is_stored = config.files().has("model.layers.0." + std::string(first_layer_tensor));
+  return config.files().container() == formats::Container::gguf ? is_stored : config.flag_or(flag, is_stored);
 }
 
 void set_biases(const ConfigReader& config, DecoderConfig& decoder) {

@@ -13,12 +13,12 @@ constexpr double kMaxTheta = 1e15, kMaxFactor = 1e6, kMinFactor = 1e-3;
 // top-level names that either dialect may use instead.
 class RopeConfig {
  public:
-  RopeConfig(const ConfigReader& config, std::string_view layer_type, std::uint32_t head_dim, const RopeDefaults& defaults)
-      : config(config), rope(find_object(config, layer_type)) {
+  RopeConfig(const ConfigReader& whole, std::string_view layer_type, std::uint32_t head_dim, const RopeDefaults& defaults)
+      : config(whole), rope(find_object(whole, layer_type)) {
     type = rope.text_or("rope_type", rope.text_or("type", "default"));
     theta = number_or("rope_theta", defaults.theta, 1.5, kMaxTheta);
     const double partial = number_or("partial_rotary_factor", defaults.partial_rotary, 1e-4, 1.0);
-    rotary_dim = static_cast<std::uint32_t>(head_dim * partial);
+    rotary_dim = static_cast<std::uint32_t>(head_dim * partial + 1e-6);  // a fraction like 64/192 comes back whole
     if (rotary_dim < 2 || rotary_dim % 2 != 0) {
       config.refuse("partial_rotary_factor", "must make an even number of at least 2 of head_dim rotate");
       rotary_dim = 2;
@@ -38,23 +38,6 @@ class RopeConfig {
   double factor_or_ratio() const {
     return rope.number_or("factor", double(model_positions) / original_positions, kMinFactor, kMaxFactor);
   }
-  // Per-pair divisors, in config.json or, in GGUF files, as a tensor.
-  std::vector<double> divisors(std::string_view name, std::string_view tensor) const {
-    if (rope.has(name) || !config.files().has(tensor)) return rope.numbers(name, n_pairs(), 1e-6, 1e9);
-    return tensor_divisors(tensor);
-  }
-  std::vector<double> tensor_divisors(std::string_view tensor) const {
-    auto stored = config.files().vector(tensor, n_pairs());
-    if (!stored) {
-      config.refuse(stored.error());
-      return std::vector<double>(n_pairs(), 1.0);
-    }
-    for (const float x : *stored) {
-      if (!(x >= 1e-6f && x <= 1e9f)) config.refuse(tensor, "has a factor that is not positive");
-    }
-    return {stored->begin(), stored->end()};
-  }
-
   std::uint32_t n_pairs() const noexcept { return rotary_dim / 2; }
   // theta^(−2i / rotary_dim)
   std::vector<double> base_frequencies() const {
@@ -72,10 +55,10 @@ class RopeConfig {
   std::uint32_t original_positions = 0;
 
  private:
-  static ConfigObject find_object(const ConfigReader& config, std::string_view layer_type) {
-    if (!config.has("rope_parameters")) return config.object("rope_scaling");
-    const ConfigObject rope = config.object("rope_parameters");
-    return rope.has(layer_type) ? rope.object(layer_type) : rope;
+  static ConfigObject find_object(const ConfigReader& whole, std::string_view layer_type) {
+    if (!whole.has("rope_parameters")) return whole.object("rope_scaling");
+    const ConfigObject flat = whole.object("rope_parameters");
+    return flat.has(layer_type) ? flat.object(layer_type) : flat;
   }
 };
 
@@ -138,8 +121,7 @@ void scale_yarn(const RopeConfig& rope, RopeReading& out) {
 void scale_longrope(const RopeConfig& rope, RopeReading& out) {
   const std::uint32_t served = rope.config.served_context() ? rope.config.served_context() : out.max_positions;
   const bool is_long = served > rope.original_positions;
-  const std::vector<double> divisors = is_long ? rope.divisors("long_factor", "rope_factors_long.weight")
-                                               : rope.divisors("short_factor", "rope_factors_short.weight");
+  const std::vector<double> divisors = rope.rope.numbers(is_long ? "long_factor" : "short_factor", rope.n_pairs(), 1e-6, 1e9);
   for (std::size_t i = 0; i < divisors.size(); ++i) out.spec.inverse_frequencies[i] /= divisors[i];
   const double factor = rope.factor_or_ratio(), original = std::max(rope.original_positions, 2u);
   const double natural = factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(original));
@@ -167,11 +149,6 @@ RopeReading read_rope(const ConfigReader& config, std::string_view layer_type, s
     out.max_positions = std::min(rope.original_positions, rope.model_positions);
   } else if (rope.type != "default") {
     rope.rope.refuse("rope_type", "'" + rope.type + "' is not supported; supported: default, linear, dynamic, llama3, yarn, longrope");
-  }
-  // GGUF files carry llama3's scaling as one divisor a pair.
-  if (config.files().has("rope_freqs.weight")) {
-    const std::vector<double> divisors = rope.tensor_divisors("rope_freqs.weight");
-    for (std::size_t i = 0; i < divisors.size(); ++i) out.spec.inverse_frequencies[i] /= divisors[i];
   }
   return out;
 }

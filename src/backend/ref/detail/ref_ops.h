@@ -1,0 +1,52 @@
+// The operations of the reference backend and the device they share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/ref/ref_device.h"
+#include "ops/op_table.h"
+
+namespace kvasir::backend::ref {
+
+// oracle: `values` alone. mirror: dense weights in `values` (rounded unless exact), quantized ones as codes and scales.
+struct RefMatrix final : ops::PackedMatrix {
+  using PackedMatrix::PackedMatrix;
+  std::size_t size_bytes() const noexcept override;
+
+  bool exact_f32 = false;
+  std::uint32_t group = 0;            // 0: dense
+  bool has_bias = false;
+  std::vector<float> values;          // [n_out, n_in]
+  std::vector<std::int16_t> codes;    // [n_out, n_in]
+  std::vector<float> scales, biases;  // [n_out, n_in / group]
+};
+
+RefMode mode_of(const ops::Device& device) noexcept;
+inline const RefMatrix& matrix_of(const ops::PackedMatrix* m) noexcept { return static_cast<const RefMatrix&>(*m); }
+
+void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
+void linear(ops::Device&, const ops::LinearArgs&) noexcept;
+void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
+void rope(ops::Device&, const ops::RopeArgs&) noexcept;
+void kv_append(ops::Device&, const ops::KvAppendArgs&) noexcept;
+void attention(ops::Device&, const ops::AttentionArgs&) noexcept;
+void act_mul(ops::Device&, const ops::ActMulArgs&) noexcept;
+void add_scaled(ops::Device&, const ops::AddScaledArgs&) noexcept;
+void scale(ops::Device&, const ops::ScaleArgs&) noexcept;
+void gather_rows(ops::Device&, const ops::GatherRowsArgs&) noexcept;
+void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
+
+// One query's place in its row's keys: visible positions are [begin, end).
+struct VisibleKeys {
+  const KvRowView* row = nullptr;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+// Element d of a key (or value) row of the cache, decoded.
+float kv_value(const KvLayerView& kv, const std::byte* plane, const KvRowView& row, std::uint32_t head,
+               std::uint32_t position, std::uint32_t d) noexcept;
+// Query head `head` of token `token` in backend/cpu's plan: tiles of 64 keys, bf16 operands when the cache is bf16.
+void mirror_attend(const ops::AttentionArgs& a, const VisibleKeys& keys, std::uint32_t token, std::uint32_t head);
+
+}  // namespace kvasir::backend::ref

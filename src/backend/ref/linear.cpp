@@ -1,0 +1,98 @@
+// embed and linear. The oracle sums in f64; the mirror follows the product order of docs/numerics.md.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backend/ref/detail/ref_ops.h"
+#include "base/half.h"
+#include "base/thread_pool.h"
+
+namespace kvasir::backend::ref {
+namespace {
+
+float dot_f64(const float* w, const float* x, std::size_t n) noexcept {
+  double sums[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (std::size_t j = 0; j < 8; ++j) sums[j] += static_cast<double>(w[i + j]) * static_cast<double>(x[i + j]);
+  }
+  for (; i < n; ++i) sums[0] += static_cast<double>(w[i]) * static_cast<double>(x[i]);
+  return static_cast<float>(((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])));
+}
+
+// One step of at most 32 elements: even and odd products in two chains from zero, added.
+template <class W>
+float step_product(const W* w, const float* x, std::size_t n) noexcept {
+  float even = 0.0f, odd = 0.0f;
+  for (std::size_t i = 0; i < n; i += 2) {
+    even = std::fma(static_cast<float>(w[i]), x[i], even);
+    if (i + 1 < n) odd = std::fma(static_cast<float>(w[i + 1]), x[i + 1], odd);
+  }
+  return even + odd;
+}
+
+template <class W>
+float product(const W* w, const float* x, std::size_t n) noexcept {
+  float sum = 0.0f;
+  for (std::size_t i = 0; i < n; i += 32) sum += step_product(w + i, x + i, std::min<std::size_t>(32, n - i));
+  return sum;
+}
+
+float quantized_product(const RefMatrix& m, std::size_t r, const float* x, const float* group_sums) noexcept {
+  const std::size_t n_in = m.n_in(), n_groups = n_in / m.group;
+  float sum = 0.0f;
+  for (std::size_t g = 0; g < n_groups; ++g) {
+    const float c = product(m.codes.data() + r * n_in + g * m.group, x + g * m.group, m.group);
+    sum = std::fma(m.scales[r * n_groups + g], c, sum);
+    if (m.has_bias) sum = std::fma(m.biases[r * n_groups + g], group_sums[g], sum);
+  }
+  return sum;
+}
+
+void mirror_row(const RefMatrix& m, const float* x_in, float* out) {
+  std::vector<float> x(x_in, x_in + m.n_in()), group_sums;
+  if (!m.exact_f32) std::transform(x.begin(), x.end(), x.begin(), &round_to_bf16);
+  if (m.group != 0) {
+    const std::vector<float> ones(m.group, 1.0f);
+    for (std::size_t i = 0; i < x.size(); i += m.group) group_sums.push_back(product(ones.data(), &x[i], m.group));
+  }
+  for (std::size_t r = 0; r < m.n_out(); ++r) {
+    out[r] = m.group == 0 ? product(m.values.data() + r * x.size(), x.data(), x.size())
+                          : quantized_product(m, r, x.data(), group_sums.data());
+  }
+}
+
+float value_at(const RefMatrix& m, std::size_t r, std::size_t i) noexcept {
+  const std::size_t at = r * m.n_in() + i;
+  return m.codes.empty() ? m.values[at] : codec::dequantize(m.codes[at], m.scales[at / m.group], m.biases[at / m.group]);
+}
+
+}  // namespace
+
+void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
+  const RefMatrix& m = matrix_of(a.table);
+  const FloatModeScope mode;
+  static_cast<void>(device);
+  for (std::size_t t = 0; t < a.tokens.size(); ++t) {
+    for (std::size_t i = 0; i < m.n_in(); ++i) a.out.row(t)[i] = value_at(m, a.tokens[t], i) * a.scale;
+  }
+}
+
+void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
+  const RefMatrix& m = matrix_of(a.weight);
+  const FloatModeScope mode;
+  for (std::size_t t = 0; t < a.x.n_rows; ++t) {
+    const float* x = a.x.row(t);
+    float* out = a.out.row(t);
+    if (mode_of(device) == RefMode::mirror) {
+      mirror_row(m, x, out);
+    } else {
+      for (std::size_t r = 0; r < m.n_out(); ++r) out[r] = dot_f64(m.values.data() + r * m.n_in(), x, m.n_in());
+    }
+    if (a.bias) {
+      for (std::size_t r = 0; r < m.n_out(); ++r) out[r] += a.bias[r];
+    }
+  }
+}
+
+}  // namespace kvasir::backend::ref

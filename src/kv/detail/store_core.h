@@ -1,0 +1,116 @@
+// StoreCore: the store's data, and the moves on it that states, steps and export share. Nothing here decides policy; each
+// function keeps the books balanced or says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "kv/detail/block_pool.h"
+#include "kv/detail/geometry.h"
+#include "kv/kv_snapshot.h"
+#include "kv/kv_store.h"
+#include "tensor/buffer.h"
+
+namespace kvasir::kv {
+
+struct StateTable {
+  std::vector<BlockId> blocks;       // blocks[p / block_tokens] holds position p; kNoBlock below first_position
+  std::uint32_t first_position = 0;  // positions [first_position, length) are held
+};
+
+struct StateBody {
+  StoreCore* core = nullptr;
+  std::uint32_t length = 0;
+  bool in_step = false;
+  std::vector<StateTable> tables;  // one a group
+  StateBody* previous = nullptr;   // the core's list of states held outside rows
+  StateBody* next = nullptr;
+};
+
+struct StagedTable {
+  std::uint32_t old_size = 0;       // blocks before the step; those after it are staged
+  bool copied = false;              // the tail block was shared and is now a copy
+  std::uint32_t copied_index = 0;
+  BlockId original;                 // of that copy, referenced until the row is committed or rolled back
+};
+
+struct StagedRow {
+  StateBody* body = nullptr;        // null once committed, rolled back or discarded
+  std::uint32_t n_tokens = 0;
+  std::uint32_t n_drafts = 0;
+};
+
+struct StepBody {
+  StoreCore* core = nullptr;
+  std::vector<StagedRow> rows;
+  std::vector<StagedTable> tables;      // [n_rows staged so far, n_groups]
+  std::vector<KvRowView> row_views;     // [n_groups, n_rows]
+  std::vector<KvLayerView> layer_views; // one a KV-list entry
+
+  explicit StepBody(StoreCore& owner);
+  ~StepBody();
+  StepBody(const StepBody&) = delete;
+  StepBody& operator=(const StepBody&) = delete;
+
+  Status open_rows(std::span<const RowSpan> spans);
+  void stage_rows();
+  void make_views();
+  void roll_back(std::size_t index) noexcept;
+  void commit(std::size_t index, std::uint32_t keep) noexcept;
+
+ private:
+  void stage_table(StateBody& body, std::uint32_t group, std::uint32_t n_tokens);
+};
+
+struct PlanePair {
+  Buffer k, v;
+};
+
+struct StoreCore {
+  ops::Device& device;
+  KvList list;
+  KvStoreOptions options;
+  KvGeometry geometry;
+  std::vector<BlockPool> pools;
+  std::vector<std::vector<PlanePair>> planes;  // [n_pools, layers_per_block]
+  std::unordered_map<KvRowId, std::unique_ptr<StateBody>> rows;
+  std::uint32_t next_row = 0;
+  StateBody* first_state = nullptr;
+  StateBody* last_state = nullptr;
+  std::vector<const StepBody*> open_steps;
+  KvReclaimer* reclaimer = nullptr;
+
+  std::unique_ptr<StateBody> new_body();
+  StateBody& row(KvRowId id) const noexcept;       // checks that it exists
+  StateBody& idle_row(KvRowId id) const noexcept;  // and is in no step
+  void link(StateBody& body) noexcept;
+  void unlink(StateBody& body) noexcept;
+
+  bool resumable_at(const StateBody& body, std::uint32_t p) const noexcept;
+  std::uint32_t first_resumable(const StateBody& body) const noexcept;
+  std::unique_ptr<StateBody> clone_prefix(const StateBody& body, std::uint32_t p);
+  Status trim_to(StateBody& body, std::uint32_t p);
+  void drop_all(StateBody& body) noexcept;
+  void release_behind_windows(StateBody& body) noexcept;
+
+  // Blocks, a pool, that a span of n tokens takes from the row as it is; added to `needed`.
+  void add_needed(const StateBody& body, std::uint32_t n_tokens, std::span<std::size_t> needed) const noexcept;
+  bool tail_is_shared(const StateBody& body, std::uint32_t group) const noexcept;
+  // Makes the pools have that many free blocks, forgetting cached states if it must. Error: `kv blocks`.
+  Status make_room(std::span<const std::size_t> needed);
+
+  // Slots [begin, end) of a block, in every layer of the group.
+  void copy_slots(std::uint32_t group, BlockId from, BlockId to, std::uint32_t begin, std::uint32_t end) noexcept;
+  KvLayerView layer_view(std::size_t layer) const noexcept;  // without rows
+  std::uint32_t blocks_for(std::uint64_t n_tokens) const noexcept {
+    return static_cast<std::uint32_t>((n_tokens + options.block_tokens - 1) / options.block_tokens);
+  }
+};
+
+}  // namespace kvasir::kv

@@ -1,0 +1,32 @@
+#include "kvasir/options.h"
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/ref/ref_device.h"
+#include "base/thread_pool.h"
+
+namespace kvasir {
+
+Result<Backend> parse_backend(std::string_view name) {
+  if (name == "auto") return Backend::automatic;
+  if (name == "cpu") return Backend::cpu;
+  if (name == "ref") return Backend::ref;
+  if (name == "ref:mirror") return Backend::ref_mirror;
+  return invalid("unknown backend '" + std::string(name) + "'; one of auto, cpu, ref, ref:mirror");
+}
+
+Result<std::unique_ptr<ops::Device>> make_device(Backend backend, int n_threads, const std::string& isa) {
+  using backend::cpu::Isa;
+  if (backend == Backend::ref) return backend::ref::make_ref_device(backend::ref::RefMode::oracle);
+  if (backend == Backend::ref_mirror) return backend::ref::make_ref_device(backend::ref::RefMode::mirror);
+  Isa chosen = Isa::automatic;
+  if (isa == "portable") {
+    chosen = Isa::portable;
+  } else if (isa == "avx512") {
+    chosen = Isa::avx512;
+  } else if (isa != "auto") {
+    return invalid("unknown --isa '" + isa + "'; one of auto, portable, avx512");
+  }
+  return backend::cpu::make_cpu_device({.n_threads = n_threads > 0 ? n_threads : default_thread_count(), .isa = chosen});
+}
+
+}  // namespace kvasir

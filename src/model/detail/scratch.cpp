@@ -1,0 +1,84 @@
+#include "model/detail/scratch.h"
+
+#include <algorithm>
+
+namespace kvasir::model {
+namespace {
+
+struct Widths {  // the largest of each over all layers
+  std::uint32_t qkv = 0, q = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
+  std::uint64_t moe_floats = 0;
+};
+
+Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
+  Widths w;
+  for (const LayerSpec& layer : config.layers) {
+    w.qkv = std::max(w.qkv, layer.attention.qkv_width());
+    w.q = std::max(w.q, layer.attention.q_width());
+    const std::uint32_t intermediate = layer.moe ? layer.moe->shared_intermediate : layer.mlp.intermediate;
+    w.gate_up = std::max(w.gate_up, 2 * intermediate);
+    if (!layer.moe) continue;
+    if (layer.moe->shared_intermediate) w.shared = config.hidden;
+    w.experts = std::max(w.experts, layer.moe->n_experts);
+    w.top_k = std::max(w.top_k, layer.moe->top_k);
+    w.moe_floats = std::max<std::uint64_t>(
+        w.moe_floats, ops::moe_scratch_floats(n_tokens, layer.moe->top_k, config.hidden, layer.moe->intermediate));
+  }
+  return w;
+}
+
+// Cuts a run of floats into parts that start on 64 bytes; with no memory it only measures.
+class Cutter {
+ public:
+  explicit Cutter(float* memory) : memory_(memory) {}
+  std::span<float> floats(std::uint64_t n) {
+    float* const at = memory_ ? memory_ + used_ : nullptr;
+    used_ += (n + 15) / 16 * 16;
+    return {at, memory_ ? n : 0};
+  }
+  MatView matrix(std::uint32_t n_rows, std::uint32_t n_cols) {
+    return mat_view(floats(std::uint64_t{n_rows} * n_cols).data(), n_rows, n_cols);
+  }
+  std::uint64_t size_bytes() const noexcept { return used_ * sizeof(float); }
+
+ private:
+  float* memory_;
+  std::uint64_t used_ = 0;
+};
+
+std::uint64_t cut(Scratch& out, float* memory, const DecoderConfig& config, const StepLimits& limits) {
+  const std::uint32_t n = limits.max_step_tokens;
+  const Widths w = widths_of(config, n);
+  Cutter cutter(memory);
+  out.residual = cutter.matrix(n, config.hidden);
+  out.normed = cutter.matrix(n, config.hidden);
+  out.branch = cutter.matrix(n, config.hidden);
+  out.qkv = cutter.matrix(n, w.qkv);
+  out.attended = cutter.matrix(n, w.q);
+  out.gate_up = cutter.matrix(n, w.gate_up);
+  out.shared = cutter.matrix(n, w.shared);
+  out.router_logits = cutter.matrix(n, w.experts);
+  out.expert_weights = cutter.floats(std::uint64_t{n} * w.top_k);
+  const std::span<float> experts = cutter.floats(std::uint64_t{n} * w.top_k);
+  out.experts = {reinterpret_cast<std::uint32_t*>(experts.data()), experts.size()};
+  out.moe = cutter.floats(w.moe_floats);
+  out.wanted = cutter.matrix(limits.max_wanted, config.hidden);
+  out.logits = cutter.matrix(limits.max_wanted, config.vocab);
+  return cutter.size_bytes();
+}
+
+}  // namespace
+
+std::uint64_t scratch_size_bytes(const DecoderConfig& config, const StepLimits& limits) {
+  Scratch measured;
+  return cut(measured, nullptr, config, limits);
+}
+
+Result<Scratch> make_scratch(ops::Device& device, const DecoderConfig& config, const StepLimits& limits) {
+  Scratch out;
+  KVASIR_TRY(out.memory, device.allocate(scratch_size_bytes(config, limits)));
+  cut(out, out.memory.f32(), config, limits);
+  return out;
+}
+
+}  // namespace kvasir::model

@@ -1,0 +1,40 @@
+// The activations of a forward: one allocation at load, cut into matrices that every layer reuses.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "model/decoder_config.h"
+#include "ops/device.h"
+#include "tensor/buffer.h"
+#include "tensor/mat_view.h"
+
+namespace kvasir::model {
+
+struct StepLimits {
+  std::uint32_t max_step_tokens = 0;
+  std::uint32_t max_wanted = 0;
+};
+
+struct Scratch {
+  Buffer memory;
+  MatView residual;                  // [max_step_tokens, hidden]
+  MatView normed;                    // [max_step_tokens, hidden]
+  MatView branch;                    // [max_step_tokens, hidden]: what a block adds to the residual stream
+  MatView qkv;                       // [max_step_tokens, widest qkv]
+  MatView attended;                  // [max_step_tokens, widest q]
+  MatView gate_up;                   // [max_step_tokens, widest gate and up]
+  MatView shared;                    // [max_step_tokens, hidden]: the shared expert's output
+  MatView router_logits;             // [max_step_tokens, most experts]
+  std::span<float> expert_weights;   // [max_step_tokens · largest top_k]
+  std::span<std::uint32_t> experts;  // same
+  std::span<float> moe;              // ops::moe_scratch_floats
+  MatView wanted;                    // [max_wanted, hidden]
+  MatView logits;                    // [max_wanted, vocab]
+};
+
+std::uint64_t scratch_size_bytes(const DecoderConfig& config, const StepLimits& limits);
+Result<Scratch> make_scratch(ops::Device& device, const DecoderConfig& config, const StepLimits& limits);
+
+}  // namespace kvasir::model

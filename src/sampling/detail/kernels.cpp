@@ -1,0 +1,274 @@
+#include "sampling/detail/kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+// Several copies of a pass, the best chosen at load. Sanitizers do not stand the resolver that runs before them.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || defined(__clang__)
+#define KVASIR_CLONES
+#else
+#define KVASIR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+#define KVASIR_INLINE [[gnu::always_inline]] inline
+
+namespace kvasir::sampling::detail {
+namespace {
+
+constexpr std::size_t kLanes = 16;
+using Floats = float __attribute__((vector_size(64)));
+using Ints = std::int32_t __attribute__((vector_size(64)));
+using Words = std::uint32_t __attribute__((vector_size(64)));
+using Quads = std::uint64_t __attribute__((vector_size(64)));
+using HalfFloats = float __attribute__((vector_size(32)));
+using Doubles = double __attribute__((vector_size(64)));  // eight
+
+KVASIR_INLINE Floats splat(float v) { return Floats{} + v; }
+
+KVASIR_INLINE Floats load(const float* p) {
+  Floats v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+KVASIR_INLINE void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+
+// The sixteen scores from p, of which only n exist; the others are excluded.
+KVASIR_INLINE Floats load_some(const float* p, std::size_t n) {
+  if (n >= kLanes) return load(p);
+  Floats v = splat(kExcluded);
+  std::memcpy(&v, p, n * sizeof(float));
+  return v;
+}
+KVASIR_INLINE void store_some(float* p, Floats v, std::size_t n) {
+  std::memcpy(p, &v, std::min(n, kLanes) * sizeof(float));
+}
+
+KVASIR_INLINE bool any(Ints v) {
+  const auto q = std::bit_cast<std::array<std::uint64_t, 8>>(v);
+  return ((q[0] | q[1]) | (q[2] | q[3]) | (q[4] | q[5]) | (q[6] | q[7])) != 0;
+}
+
+KVASIR_INLINE float max_lane(Floats v) {
+  float m = v[0];
+  for (std::size_t l = 1; l < kLanes; ++l) m = v[l] > m ? v[l] : m;
+  return m;
+}
+
+KVASIR_INLINE std::array<Doubles, 2> widen(Floats v) {
+  HalfFloats half[2];
+  std::memcpy(half, &v, sizeof v);
+  return {__builtin_convertvector(half[0], Doubles), __builtin_convertvector(half[1], Doubles)};
+}
+KVASIR_INLINE double sum_lanes(Doubles v) {
+  return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+}
+
+// exp(x) for x ≤ 0, within 1 ulp; 0 below −87 (where f32 ends). x = n·ln 2 + r, |r| ≤ ln 2 / 2; Taylor to r⁷/7! leaves
+// r⁸/8! < 6e-9, a tenth of an ulp.
+KVASIR_INLINE Floats exp_not_positive(Floats x) {
+  constexpr float kSmallest = -87.0f;
+  constexpr float kToInteger = 0x1.8p23f;  // adding it rounds to the nearest integer, found in the low bits
+  constexpr float kLn2High = 0x1.62ep-1f;  // few bits: n · kLn2High is exact
+  constexpr float kLn2Low = 0x1.0bfbe8p-15f;
+  const Floats c = x < kSmallest ? splat(kSmallest) : x;
+  const Floats shifted = c * 0x1.715476p0f + kToInteger;
+  const Ints n = std::bit_cast<Ints>(shifted) - std::bit_cast<std::int32_t>(kToInteger);
+  const Floats whole = shifted - kToInteger;
+  const Floats r = (c - whole * kLn2High) - whole * kLn2Low;
+  Floats p = splat(1.0f / 5040);
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = (p * r) * r + r;
+  const Floats two_to_n = std::bit_cast<Floats>((n + 127) << 23);
+  return x < kSmallest ? Floats{} : (p + 1.0f) * two_to_n;
+}
+
+// Philox4x32-10 for sixteen consecutive lanes (base/philox.h is the definition, and the test). Word k of lane l → out[4l + k].
+KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, std::uint32_t* out) {
+  std::uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (std::uint32_t l = 0; l < kLanes; ++l) {
+    c0[l] = static_cast<std::uint32_t>(key.position);
+    c1[l] = static_cast<std::uint32_t>(key.position >> 32);
+    c2[l] = first_lane + l;
+    c3[l] = 0;
+  }
+  std::uint32_t k0 = key.seed[0], k1 = key.seed[1];
+  for (int round = 0; round < 10; ++round) {
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0[l];
+      const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * c2[l];
+      c0[l] = static_cast<std::uint32_t>(b >> 32) ^ c1[l] ^ k0;
+      c1[l] = static_cast<std::uint32_t>(b);
+      c2[l] = static_cast<std::uint32_t>(a >> 32) ^ c3[l] ^ k1;
+      c3[l] = static_cast<std::uint32_t>(a);
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  for (std::size_t l = 0; l < kLanes; ++l) {
+    out[4 * l] = c0[l];
+    out[4 * l + 1] = c1[l];
+    out[4 * l + 2] = c2[l];
+    out[4 * l + 3] = c3[l];
+  }
+}
+
+// Upper bound of g(w) (SAMP-12): −log1p(−v) ≥ v, so g ≤ −ln v; and for f = m·2ᵉ, 1 ≤ m < 2, the float's bits read as a
+// number are e + m − 1 + 127 ≤ log2 f + 127. kSlack covers the roundings, here and in the product beside it.
+KVASIR_INLINE Floats gumbel_bound(Words w) {
+  constexpr float kLn2 = 0x1.62e43p-1f, kSlack = 1e-3f;
+  const Floats half = __builtin_convertvector(std::bit_cast<Ints>(w >> 1), Floats) + 0.25f;  // ≤ (w + 0.5) / 2
+  const Floats log2_half = __builtin_convertvector(std::bit_cast<Ints>(half), Floats) * 0x1p-23f - 127.0f;
+  return (31.0f - log2_half) * kLn2 + kSlack;
+}
+constexpr float kGumbelMax = 22.9f;  // of w = 0: −ln(0.5·2⁻³²) = 22.87, and slack
+
+}  // namespace
+
+KVASIR_CLONES Peak find_peak(std::span<const float> x) noexcept {
+  constexpr std::int32_t kExponent = 0x7F800000;
+  Peak peak;
+  Ints bad{};
+  std::size_t best_chunk = 0;
+  for (std::size_t first = 0; first < x.size(); first += kChunk) {
+    const std::size_t n = std::min(kChunk, x.size() - first);
+    Floats m = splat(kExcluded);
+    for (std::size_t i = 0; i < n; i += kLanes) {
+      const std::size_t left = n - i;
+      const Floats v = load_some(&x[first + i], left);
+      m = v > m ? v : m;
+      Ints exponent = std::bit_cast<Ints>(v) & kExponent;
+      for (std::size_t l = left; l < kLanes; ++l) exponent[l] = 0;
+      bad |= exponent == kExponent;
+    }
+    const float chunk_max = max_lane(m);
+    if (chunk_max > peak.max) {
+      peak.max = chunk_max;
+      best_chunk = first;
+    }
+  }
+  peak.is_finite = !any(bad);
+  std::size_t token = best_chunk;
+  while (token + 1 < x.size() && x[token] != peak.max) ++token;
+  peak.token = static_cast<TokenId>(token);
+  return peak;
+}
+
+KVASIR_CLONES double sum_exp(std::span<const float> x, float max) noexcept {
+  Doubles total{};
+  for (std::size_t first = 0; first < x.size(); first += kChunk) {
+    const std::size_t n = std::min(kChunk, x.size() - first);
+    Floats sum{};
+    for (std::size_t i = 0; i < n; i += kLanes) sum += exp_not_positive(load_some(&x[first + i], n - i) - max);
+    const auto wide = widen(sum);
+    total += wide[0] + wide[1];
+  }
+  return sum_lanes(total);
+}
+
+KVASIR_CLONES void log_softmax(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept {
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    store_some(&out[i], (load_some(&x[i], x.size() - i) - max) - log_sum, x.size() - i);
+  }
+}
+
+KVASIR_CLONES void probabilities(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept {
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    const Floats lp = (load_some(&x[i], x.size() - i) - max) - log_sum;
+    store_some(&out[i], exp_not_positive(lp), x.size() - i);
+  }
+}
+
+KVASIR_CLONES double exact_mass(std::span<const float> p, std::span<const float> x, float from) noexcept {
+  Doubles total{};
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    const std::size_t left = x.size() - i;
+    const Floats scores = load_some(&x[i], left);
+    const Floats kept = scores >= from && scores > kExcluded ? load_some(&p[i], left) : Floats{};
+    const auto wide = widen(kept);
+    total += ((wide[0] + 6.0) - 6.0) + ((wide[1] + 6.0) - 6.0);
+  }
+  return sum_lanes(total);
+}
+
+KVASIR_CLONES void apply_mask(std::span<const float> x, std::span<const std::uint32_t> words,
+                              std::span<float> out) noexcept {
+  constexpr Words kBits = {1u << 0, 1u << 1, 1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+                           1u << 8, 1u << 9, 1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15};
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    const std::uint32_t word = i / 32 < words.size() ? words[i / 32] >> (i % 32) : 0;
+    const std::size_t left = x.size() - i;
+    const Floats v = (kBits & word) != 0 ? load_some(&x[i], left) : splat(kExcluded);
+    store_some(&out[i], v, left);
+  }
+}
+
+KVASIR_CLONES void exclude_below(std::span<float> x, Cutoff cutoff) noexcept {
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    const std::size_t left = x.size() - i;
+    const Floats v = load_some(&x[i], left);
+    Floats kept = v >= cutoff.score ? v : splat(kExcluded);
+    if (i + kLanes > cutoff.last && any(v == cutoff.score)) {
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        if (v[l] == cutoff.score && i + l > cutoff.last) kept[l] = kExcluded;
+      }
+    }
+    store_some(&x[i], kept, left);
+  }
+}
+
+KVASIR_CLONES std::size_t exclude_unlikely(std::span<float> x, float max, float log_sum, float limit) noexcept {
+  Ints count{};  // −1 a token that stays
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    const std::size_t left = x.size() - i;
+    const Floats v = load_some(&x[i], left);
+    const Ints stays = (v - max) - log_sum >= limit;
+    count += stays;
+    store_some(&x[i], stays ? v : splat(kExcluded), left);
+  }
+  std::int64_t total = 0;
+  for (std::size_t l = 0; l < kLanes; ++l) total -= count[l];
+  return static_cast<std::size_t>(total);
+}
+
+KVASIR_CLONES void group_maxima(std::span<const float> x, std::span<float> groups) noexcept {
+  std::size_t group = 0;
+  for (std::size_t first = 0; first < x.size(); first += kChunk, group += kLanes) {
+    const std::size_t n = std::min(kChunk, x.size() - first);
+    Floats m = splat(kExcluded);
+    for (std::size_t i = 0; i < n; i += kLanes) {
+      const Floats v = load_some(&x[first + i], n - i);
+      m = v > m ? v : m;
+    }
+    store(&groups[group], m);
+  }
+}
+
+KVASIR_CLONES bool draw_block(std::span<const float> x, std::size_t first, float top, float scale, float best,
+                              const DrawKey& key, std::array<std::uint32_t, kDrawBlock>& words,
+                              std::array<float, kDrawBlock>& upper) noexcept {
+  Ints hopeful{};
+  for (std::size_t i = 0; i < kDrawBlock; i += kLanes) {
+    const std::size_t at = first + i;
+    const Floats v = at < x.size() ? load_some(&x[at], x.size() - at) : splat(kExcluded);
+    const Floats scaled = (v - top) * scale;
+    hopeful |= scaled >= best - kGumbelMax;
+    store(&upper[i], scaled);
+  }
+  if (!any(hopeful)) return false;
+  philox_lanes(static_cast<std::uint32_t>(first / 4), key, words.data());
+  hopeful = Ints{};
+  for (std::size_t i = 0; i < kDrawBlock; i += kLanes) {
+    Words w;
+    std::memcpy(&w, &words[i], sizeof w);
+    const Floats bound = load(&upper[i]) + gumbel_bound(w);
+    hopeful |= bound >= best;
+    store(&upper[i], bound);
+  }
+  return any(hopeful);
+}
+
+}  // namespace kvasir::sampling::detail

@@ -1,0 +1,64 @@
+// The passes over a whole row of scores [vocab]. Each has one order of operations whatever the instruction set (sixteen
+// lanes, fixed), so a row's bits do not depend on the machine's vector width. Private to sampling/.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "base/ids.h"
+
+namespace kvasir::sampling::detail {
+
+inline constexpr float kExcluded = -std::numeric_limits<float>::infinity();  // masked or filtered out
+inline constexpr std::size_t kDrawBlock = 64;                                // tokens a call of draw_block covers
+
+struct Peak {
+  float max = kExcluded;
+  TokenId token = 0;    // the lowest id that has it
+  bool is_finite = true;  // no NaN, no infinity in the row
+};
+Peak find_peak(std::span<const float> x) noexcept;
+
+// Σ exp(x_i − max), for max = the row's maximum (excluded tokens add 0).
+double sum_exp(std::span<const float> x, float max) noexcept;
+
+// out_i = (x_i − max) − log_sum: the log-softmax, given log_sum = ln sum_exp(x, max).
+void log_softmax(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept;
+// out_i = exp of the same; 0 for excluded tokens.
+void probabilities(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept;
+
+// Σ p_i over the tokens with x_i ≥ from, each p_i in [0, 1] first rounded to a multiple of 2⁻⁵⁰. Such sums are exact while
+// they stay below 8, so they do not depend on the order of addition.
+double exact_mass(std::span<const float> p, std::span<const float> x, float from) noexcept;
+constexpr double round_mass(float p) noexcept { return (static_cast<double>(p) + 6.0) - 6.0; }  // [4, 8) has ulp 2⁻⁵⁰
+
+// out_i = x_i where the bit is set, else excluded. Tokens past the last word are excluded.
+void apply_mask(std::span<const float> x, std::span<const std::uint32_t> words, std::span<float> out) noexcept;
+
+// Excludes everything below a place in the order (score descending, ties: lower id first).
+struct Cutoff {
+  float score = kExcluded;
+  TokenId last = 0;  // of the tokens with exactly `score`, ids up to this one stay
+};
+void exclude_below(std::span<float> x, Cutoff cutoff) noexcept;
+// Excludes x_i with (x_i − max) − log_sum < limit; returns how many stay.
+std::size_t exclude_unlikely(std::span<float> x, float max, float log_sum, float limit) noexcept;
+
+// Maxima of disjoint groups of at most sixteen tokens: lane l of chunk c (256 tokens) is groups[16·c + l].
+// groups.size() = 16 · ⌈n / 256⌉; groups without a token are excluded.
+inline constexpr std::size_t kChunk = 256;
+void group_maxima(std::span<const float> x, std::span<float> groups) noexcept;
+
+struct DrawKey {
+  std::array<std::uint32_t, 2> seed{};
+  std::uint64_t position = 0;
+};
+// For the up to 64 tokens from `first` (a multiple of 64): their RNG words (SAMP-20, stream 0), and upper bounds of
+// (x_i − top) · scale + g_i. False, with the outputs unspecified, if no token of the block can reach `best`.
+bool draw_block(std::span<const float> x, std::size_t first, float top, float scale, float best, const DrawKey& key,
+                std::array<std::uint32_t, kDrawBlock>& words, std::array<float, kDrawBlock>& upper) noexcept;
+
+}  // namespace kvasir::sampling::detail

@@ -1,0 +1,37 @@
+// The tables of filters, tests and global functions, by name.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "text/template/value.h"
+
+namespace kvasir::text::tmpl {
+
+struct FilterDef {
+  std::string_view name;
+  Native apply;  // self = the filtered value
+};
+struct TestDef {
+  std::string_view name;
+  // False also on failure (Interp::failed).
+  bool (*holds)(Interp&, const Value& value, const Args& args);
+};
+
+const FilterDef* find_filter(std::string_view name);
+const TestDef* find_test(std::string_view name);
+std::span<const FilterDef> global_functions();  // self is unused
+
+// One table a file, chained by find_filter.
+std::span<const FilterDef> text_filters();
+std::span<const FilterDef> sequence_filters();
+std::span<const FilterDef> lazy_filters();
+std::span<const FilterDef> number_filters();
+
+// A bound method of a value, kind error when it has none of that name.
+Native find_method(const Value& object, std::string_view name);
+Native find_string_method(std::string_view name);
+Native find_list_method(const Value& object, std::string_view name);
+Native find_dict_method(std::string_view name);
+
+}  // namespace kvasir::text::tmpl
