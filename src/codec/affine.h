@@ -1,5 +1,6 @@
-// MLX affine quantization: unsigned codes packed from the lowest bit up into little-endian u32 words, with one scale and
-// one bias per group of a row in planes of their own (f16, bf16 or f32): value = code * scale + bias.
+// MLX affine quantization: unsigned codes packed from the lowest bit up into little-endian u32
+// words, with one scale and one bias per group of a row in planes of their own (f16, bf16 or f32):
+// value = code * scale + bias.
 #pragma once
 
 #include "codec/detail/block_bytes.h"
@@ -13,15 +14,21 @@ struct Affine {
   static_assert(kElements == 32 || kElements == 64 || kElements == 128);
 
   static constexpr std::string_view name() noexcept {
-    if (kBitsOfCode == 4) return kElements == 32 ? "affine4g32" : kElements == 64 ? "affine4g64" : "affine4g128";
+    if (kBitsOfCode == 4)
+      return kElements == 32 ? "affine4g32" : kElements == 64 ? "affine4g64" : "affine4g128";
     return kElements == 32 ? "affine8g32" : kElements == 64 ? "affine8g64" : "affine8g128";
   }
   static constexpr std::string_view kName = name();
-  static constexpr std::size_t kBlock = kElements, kBlockBytes = kElements * kBitsOfCode / 8, kGroup = kElements;
+  static constexpr std::size_t kBlock = kElements, kBlockBytes = kElements * kBitsOfCode / 8,
+                               kGroup = kElements;
   static constexpr int kGgufType = -1, kBits = kBitsOfCode;
   static constexpr bool kQuantized = true, kSigned = false, kHasBias = true;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* biases) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* biases) noexcept {
     scales[0] = plane_at(row.scales, row.scale_type, b);
     biases[0] = plane_at(row.biases, row.scale_type, b);
     const std::byte* const block = row.codes + b * kBlockBytes;
@@ -38,9 +45,12 @@ struct Affine {
  private:
   static float plane_at(const std::byte* plane, ScaleType type, std::size_t i) noexcept {
     switch (type) {
-      case ScaleType::f32: return f32_at(plane + 4 * i);
-      case ScaleType::f16: return f16_at(plane + 2 * i);
-      case ScaleType::bf16: return bf16_at(plane + 2 * i);
+      case ScaleType::f32:
+        return f32_at(plane + 4 * i);
+      case ScaleType::f16:
+        return f16_at(plane + 2 * i);
+      case ScaleType::bf16:
+        return bf16_at(plane + 2 * i);
     }
     return 0.0f;
   }

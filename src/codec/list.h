@@ -18,8 +18,24 @@
 
 namespace kvasir::codec {
 
-using WeightCodecs =
-    TypeList<F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Affine<4, 32>, Affine<4, 64>,
-             Affine<4, 128>, Affine<8, 32>, Affine<8, 64>, Affine<8, 128>>;
+using WeightCodecs = TypeList<F32,
+                              F16,
+                              BF16,
+                              Q4_0,
+                              Q4_1,
+                              Q5_0,
+                              Q5_1,
+                              Q8_0,
+                              Q2_K,
+                              Q3_K,
+                              Q4_K,
+                              Q5_K,
+                              Q6_K,
+                              Affine<4, 32>,
+                              Affine<4, 64>,
+                              Affine<4, 128>,
+                              Affine<8, 32>,
+                              Affine<8, 64>,
+                              Affine<8, 128>>;
 
 }  // namespace kvasir::codec

@@ -1,6 +1,6 @@
-// GGUF Q2_K: 256 elements in groups of 16: 16 bytes (low half: scale, high half: minimum), 64 bytes of codes, then f16
-// factors of scales and minima. Each half of 128 elements has 32 bytes of codes; byte i holds elements i, i + 32, i + 64
-// and i + 96 of its half, two bits each from the lowest up.
+// GGUF Q2_K: 256 elements in groups of 16: 16 bytes (low half: scale, high half: minimum), 64 bytes
+// of codes, then f16 factors of scales and minima. Each half of 128 elements has 32 bytes of codes;
+// byte i holds elements i, i + 32, i + 64 and i + 96 of its half, two bits each from the lowest up.
 #pragma once
 
 #include "codec/detail/block_bytes.h"
@@ -14,7 +14,11 @@ struct Q2_K {
   static constexpr int kGgufType = 10, kBits = 2;
   static constexpr bool kQuantized = true, kSigned = false, kHasBias = true;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* biases) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* biases) noexcept {
     const std::byte* const block = row.codes + b * kBlockBytes;
     const float scale = f16_at(block + 80), minimum = f16_at(block + 82);
     for (std::size_t g = 0; g < 16; ++g) {

@@ -1,4 +1,5 @@
-// GGUF Q4_0: 32 elements: scale f16, then 16 bytes; byte i holds elements i (low half) and i + 16, each code + 8.
+// GGUF Q4_0: 32 elements: scale f16, then 16 bytes; byte i holds elements i (low half) and i + 16,
+// each code + 8.
 #pragma once
 
 #include "codec/detail/block_bytes.h"
@@ -12,7 +13,11 @@ struct Q4_0 {
   static constexpr int kGgufType = 2, kBits = 4;
   static constexpr bool kQuantized = true, kSigned = true, kHasBias = false;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* /*biases*/) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* /*biases*/) noexcept {
     const std::byte* const block = row.codes + b * kBlockBytes;
     scales[0] = f16_at(block);
     for (std::size_t i = 0; i < 16; ++i) {

@@ -1,4 +1,5 @@
-// GGUF Q4_1: 32 elements: scale f16, bias f16, then 16 bytes; byte i holds elements i (low half) and i + 16.
+// GGUF Q4_1: 32 elements: scale f16, bias f16, then 16 bytes; byte i holds elements i (low half)
+// and i + 16.
 #pragma once
 
 #include "codec/detail/block_bytes.h"
@@ -12,7 +13,11 @@ struct Q4_1 {
   static constexpr int kGgufType = 3, kBits = 4;
   static constexpr bool kQuantized = true, kSigned = false, kHasBias = true;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* biases) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* biases) noexcept {
     const std::byte* const block = row.codes + b * kBlockBytes;
     scales[0] = f16_at(block);
     biases[0] = f16_at(block + 2);

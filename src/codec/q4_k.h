@@ -1,5 +1,5 @@
-// GGUF Q4_K: 256 elements in groups of 32: f16 factors of scales and minima, 12 bytes of 6-bit scales and minima, then 128
-// bytes; each 32 bytes hold two groups, the first in the low halves.
+// GGUF Q4_K: 256 elements in groups of 32: f16 factors of scales and minima, 12 bytes of 6-bit
+// scales and minima, then 128 bytes; each 32 bytes hold two groups, the first in the low halves.
 #pragma once
 
 #include "codec/detail/k_scales.h"
@@ -13,7 +13,11 @@ struct Q4_K {
   static constexpr int kGgufType = 12, kBits = 4;
   static constexpr bool kQuantized = true, kSigned = false, kHasBias = true;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* biases) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* biases) noexcept {
     const std::byte* const block = row.codes + b * kBlockBytes;
     unpack_k_scales(block + 4, f16_at(block), f16_at(block + 2), scales, biases);
     for (std::size_t i = 0; i < 128; ++i) {

@@ -1,4 +1,5 @@
-// GGUF Q5_0: 32 elements: scale f16, fifth bits (u32, bit i of element i), then 16 bytes as in Q4_0; each code + 16.
+// GGUF Q5_0: 32 elements: scale f16, fifth bits (u32, bit i of element i), then 16 bytes as in
+// Q4_0; each code + 16.
 #pragma once
 
 #include "codec/detail/block_bytes.h"
@@ -12,7 +13,11 @@ struct Q5_0 {
   static constexpr int kGgufType = 6, kBits = 5;
   static constexpr bool kQuantized = true, kSigned = true, kHasBias = false;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* /*biases*/) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* /*biases*/) noexcept {
     const std::byte* const block = row.codes + b * kBlockBytes;
     const std::uint32_t fifth = u32_at(block + 2);
     scales[0] = f16_at(block);

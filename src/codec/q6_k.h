@@ -1,6 +1,7 @@
-// GGUF Q6_K: 256 elements in groups of 16: 128 bytes of low halves, 64 bytes of high bit pairs, 16 signed scales, an f16
-// factor; each code + 32. A half of 128 elements has 64 bytes of low halves (byte i: elements i and i + 64) and 32 bytes
-// of pairs (byte i: elements i, i + 32, i + 64, i + 96, from the lowest up).
+// GGUF Q6_K: 256 elements in groups of 16: 128 bytes of low halves, 64 bytes of high bit pairs, 16
+// signed scales, an f16 factor; each code + 32. A half of 128 elements has 64 bytes of low halves
+// (byte i: elements i and i + 64) and 32 bytes of pairs (byte i: elements i, i + 32, i + 64, i +
+// 96, from the lowest up).
 #pragma once
 
 #include "codec/detail/block_bytes.h"
@@ -14,7 +15,11 @@ struct Q6_K {
   static constexpr int kGgufType = 14, kBits = 6;
   static constexpr bool kQuantized = true, kSigned = true, kHasBias = false;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* /*biases*/) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* /*biases*/) noexcept {
     const std::byte* const block = row.codes + b * kBlockBytes;
     const float scale = f16_at(block + 208);
     for (std::size_t g = 0; g < 16; ++g) {

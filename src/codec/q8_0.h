@@ -12,7 +12,11 @@ struct Q8_0 {
   static constexpr int kGgufType = 8, kBits = 8;
   static constexpr bool kQuantized = true, kSigned = true, kHasBias = false;
 
-  static void unpack(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* /*biases*/) noexcept {
+  static void unpack(const RowPlanes& row,
+                     std::size_t b,
+                     std::int16_t* codes,
+                     float* scales,
+                     float* /*biases*/) noexcept {
     const std::byte* const block = row.codes + b * kBlockBytes;
     scales[0] = f16_at(block);
     for (std::size_t i = 0; i < kBlock; ++i) codes[i] = static_cast<std::int8_t>(block[2 + i]);

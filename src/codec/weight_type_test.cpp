@@ -25,7 +25,8 @@ struct Vectors {
 Vectors load_vectors(std::string_view name) {
   const std::string path = std::string(KVASIR_TEST_DATA "/codecs/").append(name).append(".bin");
   std::ifstream in(path, std::ios::binary);
-  const std::vector<char> raw((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::vector<char> raw((std::istreambuf_iterator<char>(in)),
+                              std::istreambuf_iterator<char>());
   std::array<std::uint32_t, 5> head = {};
   EXPECT_GT(raw.size(), sizeof head) << path;
   std::memcpy(head.data(), raw.data(), sizeof head);
@@ -36,11 +37,14 @@ Vectors load_vectors(std::string_view name) {
   std::memcpy(out.bytes.data() + 1, raw.data() + sizeof head, out.bytes.size() - 1);
   out.expected.resize(std::size_t{n_rows} * n_in);
   EXPECT_EQ(raw.size(), sizeof head + codes_bytes + 2 * plane_bytes + out.expected.size() * 4);
-  std::memcpy(out.expected.data(), raw.data() + raw.size() - out.expected.size() * 4, out.expected.size() * 4);
+  std::memcpy(out.expected.data(), raw.data() + raw.size() - out.expected.size() * 4,
+              out.expected.size() * 4);
   const std::byte* const codes = out.bytes.data() + 1;
-  out.matrix = {*find_weight_type(name), n_rows, n_in, {codes, nullptr, nullptr, ScaleType{}}, codes_bytes / n_rows, 0};
+  out.matrix = {*find_weight_type(name), n_rows, n_in, {codes, nullptr, nullptr, ScaleType{}},
+                codes_bytes / n_rows,    0};
   if (plane_bytes > 0) {
-    out.matrix.planes = {codes, codes + codes_bytes, codes + codes_bytes + plane_bytes, static_cast<ScaleType>(scale_type)};
+    out.matrix.planes = {codes, codes + codes_bytes, codes + codes_bytes + plane_bytes,
+                         static_cast<ScaleType>(scale_type)};
     out.matrix.scales_stride = plane_bytes / n_rows;
   }
   return out;
@@ -55,15 +59,18 @@ std::vector<WeightType> quantized_types() {
   return out;
 }
 
-// Equality is exact, not within an ulp. The reference rounds code × scale and then adds the bias; here one fused
-// multiply-add rounds once. Both give the same bits because the product needs no rounding: a scale is an f16 or bf16
-// number (≤ 11 bits), or such a number times an integer of ≤ 7 bits (≤ 18), and a code has ≤ 5 bits beside the latter and
-// ≤ 8 beside the former, so that every product fits the 24 bits of f32. Only f32 scale planes (affine*g32 here) can round
-// twice there: the results then differ by at most half an ulp of the product and, one a side, half an ulp of the sum.
+// Equality is exact, not within an ulp. The reference rounds code × scale and then adds the bias;
+// here one fused multiply-add rounds once. Both give the same bits because the product needs no
+// rounding: a scale is an f16 or bf16 number (≤ 11 bits), or such a number times an integer of ≤ 7
+// bits (≤ 18), and a code has ≤ 5 bits beside the latter and ≤ 8 beside the former, so that every
+// product fits the 24 bits of f32. Only f32 scale planes (affine*g32 here) can round twice there:
+// the results then differ by at most half an ulp of the product and, one a side, half an ulp of the
+// sum.
 TEST(WeightTypes, DecodeAsTheReferenceDoes) {
   for (const WeightType type : quantized_types()) {
     const Vectors v = load_vectors(info(type).name);
-    const bool has_f32_scales = v.matrix.planes.scales && v.matrix.planes.scale_type == ScaleType::f32;
+    const bool has_f32_scales =
+        v.matrix.planes.scales && v.matrix.planes.scale_type == ScaleType::f32;
     std::vector<float> row(v.matrix.n_in), scales(row.size()), biases(row.size());
     std::vector<std::int16_t> codes(row.size());
 
@@ -73,8 +80,10 @@ TEST(WeightTypes, DecodeAsTheReferenceDoes) {
       for (std::size_t i = 0; i < row.size(); ++i) {
         const float expected = v.expected[r * row.size() + i];
         const float product = static_cast<float>(codes[i]) * scales[i / info(type).group];
-        const float bound = has_f32_scales ? 0x1p-24f * (std::fabs(product) + 2.0f * std::fabs(expected)) : 0.0f;
-        ASSERT_LE(std::fabs(row[i] - expected), bound) << info(type).name << " row " << r << " element " << i;
+        const float bound =
+            has_f32_scales ? 0x1p-24f * (std::fabs(product) + 2.0f * std::fabs(expected)) : 0.0f;
+        ASSERT_LE(std::fabs(row[i] - expected), bound)
+            << info(type).name << " row " << r << " element " << i;
       }
     }
   }
@@ -104,7 +113,8 @@ TEST(WeightTypes, AreConsistent) {
   WeightCodecs::for_each([]<class C>() {
     static_assert(DenseCodec<C> || QuantizedCodec<C>);
     if constexpr (C::kQuantized) {
-      static_assert(C::kBlock % C::kGroup == 0 && C::kBits >= 2 && C::kBits <= 8 && !(C::kSigned && C::kHasBias));
+      static_assert(C::kBlock % C::kGroup == 0 && C::kBits >= 2 && C::kBits <= 8 &&
+                    !(C::kSigned && C::kHasBias));
     }
   });
   EXPECT_EQ(info(*find_weight_type("q4_k")).gguf_type, 12);
@@ -115,7 +125,8 @@ TEST(WeightTypes, AreConsistent) {
 
 TEST(WeightMatrix, GivesPartsOfAFusedProjection) {
   const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8};
-  const WeightMatrix fused{*find_weight_type("f32"), 4, 2, {reinterpret_cast<const std::byte*>(values.data())}, 8, 0};
+  const WeightMatrix fused{
+      *find_weight_type("f32"), 4, 2, {reinterpret_cast<const std::byte*>(values.data())}, 8, 0};
 
   const WeightMatrix part = fused.rows(2, 2);
 

@@ -31,8 +31,8 @@ struct GenerateOptions {
   bool prompt_cache = true;                         // false: neither takes from nor puts into the prefix cache
   std::string cache_namespace;                      // empty: the engine's (KV-42)
   std::optional<std::uint32_t> prompt_logprobs;     // top k of every prompt position (EXE-36); 0: the token's own only
-  std::shared_ptr<TokenConstraint> constraint;      // owned by the request and whoever watches it; one request each
-  std::unique_ptr<DraftSource> draft;               // none: plain steps
+  std::shared_ptr<const TokenConstraint> constraint;  // shared by the choices of a request; each row clones it
+  DraftProvider* draft = nullptr;                   // lives as long as the engine; none: plain steps
   std::uint32_t n_draft_tokens = 3;                 // most drafts a round; 0: off
   CancellationToken cancellation;
   std::optional<Clock::Duration> deadline;          // absolute, of the engine's clock

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/ids.h"
@@ -14,6 +15,7 @@ namespace kvasir {
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
+  virtual std::unique_ptr<TokenConstraint> clone() const = 0;  // at the same place
   // Bit t % 32 of word t / 32: token t is allowed. Empty: everything is. Valid until the next call.
   virtual Result<std::span<const std::uint32_t>> mask() = 0;
   // Tokens that must come next whatever the logits (SAMP-56); empty: none. Valid until the next call.

@@ -1,7 +1,8 @@
-// GGUF v2 and v3 files: metadata by key and tensors, validated before any of it is believed. ModelFiles reads weights
-// through this; gguf_vocab.h the tokenizer. Every length is checked against the bytes that are left, so a small file
-// cannot cause a big allocation. Views point into the given bytes; immutable; safe from any thread.
-// Format: github.com/ggml-org/ggml, docs/gguf.md (little-endian; dimensions innermost first, here turned round).
+// GGUF v2 and v3 files: metadata by key and tensors, validated before any of it is believed.
+// ModelFiles reads weights through this; gguf_vocab.h the tokenizer. Every length is checked
+// against the bytes that are left, so a small file cannot cause a big allocation. Views point into
+// the given bytes; immutable; safe from any thread. Format: github.com/ggml-org/ggml, docs/gguf.md
+// (little-endian; dimensions innermost first, here turned round).
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,28 @@
 
 namespace kvasir::formats {
 
-enum class GgufKind : std::uint8_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+enum class GgufKind : std::uint8_t {
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  f32,
+  boolean,
+  string,
+  array,
+  u64,
+  i64,
+  f64
+};
 
-// A value of the metadata. Arrays stay where they are in the file and are read on demand: a vocabulary costs nothing.
+// A value of the metadata. Arrays stay where they are in the file and are read on demand: a
+// vocabulary costs nothing.
 struct GgufValue {
   GgufKind kind = GgufKind::u8;
-  GgufKind element = GgufKind::u8;  // of an array; never itself an array
-  std::uint64_t n = 0;              // elements of an array
+  GgufKind element = GgufKind::u8;   // of an array; never itself an array
+  std::uint64_t n = 0;               // elements of an array
   std::span<const std::byte> bytes;  // the value; of a string without its length
 
   bool is_array() const noexcept { return kind == GgufKind::array; }
@@ -33,7 +49,8 @@ struct GgufValue {
   std::optional<std::uint64_t> whole() const noexcept;  // a number that is an integer in [0, 2^53]
   std::optional<std::string_view> text() const noexcept;
   json::Value to_json() const;
-  // An array's elements: strings as views, numbers as f64. Empty when the elements are of the other sort.
+  // An array's elements: strings as views, numbers as f64. Empty when the elements are of the other
+  // sort.
   std::vector<std::string_view> strings() const;
   std::vector<double> numbers() const;
 };

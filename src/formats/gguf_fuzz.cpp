@@ -1,4 +1,5 @@
-// Any bytes as a GGUF file: parsed or refused; an accepted file can be turned into a configuration and canonical names.
+// Any bytes as a GGUF file: parsed or refused; an accepted file can be turned into a configuration
+// and canonical names.
 #include <cstdint>
 #include <span>
 
@@ -11,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto content = parse_gguf(std::as_bytes(std::span(data, size)));
   if (!content) return 0;
   std::size_t sum = 0;
-  for (const auto& [key, value] : content->metadata) sum += kvasir::json::write(value.to_json()).size();
+  for (const auto& [key, value] : content->metadata)
+    sum += kvasir::json::write(value.to_json()).size();
   const GgufArch arch = gguf_arch_of(*content);
   const auto config = gguf_config(*content, arch, content->tensors);
   for (const auto& tensor : content->tensors) {

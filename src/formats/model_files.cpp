@@ -11,11 +11,13 @@ namespace {
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
   std::string out = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) out.append(i ? ", " : "").append(std::to_string(shape[i]));
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    out.append(i ? ", " : "").append(std::to_string(shape[i]));
   return out + "]";
 }
 
-// Where a stack of experts lies when they are not stored apart: "….experts.*.w1.weight" → "….switch_mlp.gate_proj.weight".
+// Where a stack of experts lies when they are not stored apart: "….experts.*.w1.weight" →
+// "….switch_mlp.gate_proj.weight".
 std::string stacked_name(std::string_view pattern) {
   constexpr std::string_view kEach = "experts.*.";
   const std::size_t at = pattern.find(kEach);
@@ -42,7 +44,8 @@ struct ModelFiles::Impl {
   }
 
   Error error(std::string_view name, std::string_view what) const {
-    return invalid(model.path.string() + ": tensor '" + std::string(name) + "' " + std::string(what));
+    return invalid(model.path.string() + ": tensor '" + std::string(name) + "' " +
+                   std::string(what));
   }
 
   // The tensor, marked as used and readable as a weight.
@@ -55,16 +58,22 @@ struct ModelFiles::Impl {
     return &tensor;
   }
 
-  codec::WeightMatrix view(const StoredTensor& tensor, std::size_t first_row, std::uint32_t n_out, std::uint32_t n_in) const {
-    codec::WeightMatrix out{*tensor.type, n_out, n_in, tensor.planes, tensor.codes_stride, tensor.scales_stride};
+  codec::WeightMatrix view(const StoredTensor& tensor,
+                           std::size_t first_row,
+                           std::uint32_t n_out,
+                           std::uint32_t n_in) const {
+    codec::WeightMatrix out{*tensor.type,        n_out, n_in, tensor.planes, tensor.codes_stride,
+                            tensor.scales_stride};
     out.planes = out.row(first_row);
     return out;
   }
 
-  Result<const StoredTensor*> use_shaped(std::string_view name, const std::vector<std::uint64_t>& shape) const {
+  Result<const StoredTensor*> use_shaped(std::string_view name,
+                                         const std::vector<std::uint64_t>& shape) const {
     KVASIR_TRY(const StoredTensor* tensor, use(name));
     if (tensor->info.shape == shape) return tensor;
-    return error(name, "has shape " + shape_text(tensor->info.shape) + ", expected " + shape_text(shape));
+    return error(name,
+                 "has shape " + shape_text(tensor->info.shape) + ", expected " + shape_text(shape));
   }
 };
 
@@ -75,8 +84,10 @@ ModelFiles::~ModelFiles() = default;
 
 Result<ModelFiles> ModelFiles::open(const std::filesystem::path& path) {
   std::error_code ec;
-  if (!std::filesystem::exists(path, ec)) return not_found(path.string() + ": no such file or folder");
-  auto opened = std::filesystem::is_directory(path, ec) ? open_hub_folder(path) : open_gguf_file(path);
+  if (!std::filesystem::exists(path, ec))
+    return not_found(path.string() + ": no such file or folder");
+  auto opened =
+      std::filesystem::is_directory(path, ec) ? open_hub_folder(path) : open_gguf_file(path);
   if (!opened) return std::move(opened).error();
   return ModelFiles(std::make_unique<Impl>(*std::move(opened)));
 }
@@ -84,7 +95,9 @@ Result<ModelFiles> ModelFiles::open(const std::filesystem::path& path) {
 Container ModelFiles::container() const noexcept { return impl_->model.container; }
 const std::filesystem::path& ModelFiles::path() const noexcept { return impl_->model.path; }
 const json::Value& ModelFiles::config() const noexcept { return impl_->model.config; }
-const json::Value& ModelFiles::generation_config() const noexcept { return impl_->model.generation_config; }
+const json::Value& ModelFiles::generation_config() const noexcept {
+  return impl_->model.generation_config;
+}
 const json::Value& ModelFiles::metadata() const noexcept { return impl_->model.metadata; }
 const GgufContent* ModelFiles::gguf() const noexcept { return impl_->model.gguf.get(); }
 const std::vector<TensorInfo>& ModelFiles::tensors() const noexcept { return impl_->infos; }
@@ -95,7 +108,9 @@ const TensorInfo* ModelFiles::find(std::string_view name) const noexcept {
   return it == impl_->by_name.end() ? nullptr : &impl_->infos[it->second];
 }
 
-Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name, std::uint32_t n_out, std::uint32_t n_in) const {
+Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name,
+                                               std::uint32_t n_out,
+                                               std::uint32_t n_in) const {
   KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(name, {n_out, n_in}));
   return impl_->view(*tensor, 0, n_out, n_in);
 }
@@ -103,22 +118,30 @@ Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name, std::uint3
 Result<std::vector<float>> ModelFiles::vector(std::string_view name, std::size_t n) const {
   KVASIR_TRY(const StoredTensor* tensor, impl_->use(name));
   const codec::WeightTypeInfo& facts = codec::info(*tensor->type);
-  if (facts.quantized) return impl_->error(name, "is " + tensor->info.type + ", expected a dense one");
-  if (tensor->info.size_bytes % facts.block_bytes != 0 || tensor->info.size_bytes / facts.block_bytes != n) {
-    return impl_->error(name, "has shape " + shape_text(tensor->info.shape) + ", expected " + std::to_string(n) + " elements");
+  if (facts.quantized)
+    return impl_->error(name, "is " + tensor->info.type + ", expected a dense one");
+  if (tensor->info.size_bytes % facts.block_bytes != 0 ||
+      tensor->info.size_bytes / facts.block_bytes != n) {
+    return impl_->error(name, "has shape " + shape_text(tensor->info.shape) + ", expected " +
+                                  std::to_string(n) + " elements");
   }
   std::vector<float> out(n);
   codec::decode_row(*tensor->type, tensor->planes, n, out.data());
   return out;
 }
 
-Result<ExpertMatrices> ModelFiles::stack(std::string_view name, std::uint32_t n_experts, std::uint32_t n_out, std::uint32_t n_in) const {
+Result<ExpertMatrices> ModelFiles::stack(std::string_view name,
+                                         std::uint32_t n_experts,
+                                         std::uint32_t n_out,
+                                         std::uint32_t n_in) const {
   ExpertMatrices out;
   const std::size_t star = name.find("experts.*.");
-  const std::string stacked = star == std::string_view::npos ? std::string(name) : stacked_name(name);
+  const std::string stacked =
+      star == std::string_view::npos ? std::string(name) : stacked_name(name);
   if (star == std::string_view::npos || has(stacked)) {
     KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(stacked, {n_experts, n_out, n_in}));
-    for (std::size_t e = 0; e < n_experts; ++e) out.push_back(impl_->view(*tensor, e * n_out, n_out, n_in));
+    for (std::size_t e = 0; e < n_experts; ++e)
+      out.push_back(impl_->view(*tensor, e * n_out, n_out, n_in));
     return out;
   }
   for (std::uint32_t e = 0; e < n_experts; ++e) {
@@ -133,15 +156,18 @@ Result<ExpertMatrices> ModelFiles::stack(std::string_view name, std::uint32_t n_
 std::vector<std::string> ModelFiles::unused() const {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < impl_->infos.size(); ++i) {
-    if (!impl_->used[i] && !may_stay_unread(impl_->infos[i].name)) out.push_back(impl_->infos[i].name);
+    if (!impl_->used[i] && !may_stay_unread(impl_->infos[i].name))
+      out.push_back(impl_->infos[i].name);
   }
   return out;
 }
 
 void ModelFiles::release_pages(const codec::WeightMatrix& matrix) const noexcept {
   release_whole_pages(matrix.planes.codes, matrix.n_out * matrix.codes_stride);
-  if (matrix.planes.scales) release_whole_pages(matrix.planes.scales, matrix.n_out * matrix.scales_stride);
-  if (matrix.planes.biases) release_whole_pages(matrix.planes.biases, matrix.n_out * matrix.scales_stride);
+  if (matrix.planes.scales)
+    release_whole_pages(matrix.planes.scales, matrix.n_out * matrix.scales_stride);
+  if (matrix.planes.biases)
+    release_whole_pages(matrix.planes.biases, matrix.n_out * matrix.scales_stride);
 }
 
 }  // namespace kvasir::formats

@@ -62,10 +62,13 @@ TEST(ModelFiles, NamesTensorsThatAreMissingMisshapenOrUnread) {
   const auto files = ModelFiles::open(folder.path());
   ASSERT_TRUE(files) << files.error().what;
 
-  EXPECT_THAT(files->matrix("v.weight", 2, 3).error().what, HasSubstr("tensor 'v.weight' is missing"));
-  EXPECT_THAT(files->matrix("w.weight", 3, 2).error().what, HasSubstr("has shape [2, 3], expected [3, 2]"));
+  EXPECT_THAT(files->matrix("v.weight", 2, 3).error().what,
+              HasSubstr("tensor 'v.weight' is missing"));
+  EXPECT_THAT(files->matrix("w.weight", 3, 2).error().what,
+              HasSubstr("has shape [2, 3], expected [3, 2]"));
   EXPECT_THAT(files->vector("w.weight", 5).error().what, HasSubstr("expected 5 elements"));
-  EXPECT_THAT(files->vector("a", 3).error().what, HasSubstr("tensor 'a' has type u8, not supported yet"));
+  EXPECT_THAT(files->vector("a", 3).error().what,
+              HasSubstr("tensor 'a' has type u8, not supported yet"));
   EXPECT_THAT(files->unused(), ElementsAre("norm.weight"));
 }
 
@@ -74,7 +77,8 @@ TEST(ModelFiles, ReadsShardsThroughLinksAsTheIndexSays) {
   const std::string header = R"({"NAME":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   const auto shard = [&](std::string name, float value) {
     std::string text = header;
-    return safetensors_bytes(text.replace(text.find("NAME"), 4, name), bytes_of_values<float>({value}));
+    return safetensors_bytes(text.replace(text.find("NAME"), 4, name),
+                             bytes_of_values<float>({value}));
   };
   const auto link = [&](const std::string& name, const std::string& bytes) {
     std::filesystem::create_symlink(blobs.write(name, bytes), folder.path() / name);
@@ -82,7 +86,8 @@ TEST(ModelFiles, ReadsShardsThroughLinksAsTheIndexSays) {
   link("config.json", "{}");
   link("m-1.safetensors", shard("a", 1));
   link("m-2.safetensors", shard("b", 2));
-  link("model.safetensors.index.json", R"({"weight_map":{"b":"m-2.safetensors","a":"m-1.safetensors"}})");
+  link("model.safetensors.index.json",
+       R"({"weight_map":{"b":"m-2.safetensors","a":"m-1.safetensors"}})");
 
   const auto files = ModelFiles::open(folder.path());
 
@@ -103,7 +108,8 @@ TEST(ModelFiles, RefusesIndexesThatLeaveTheFolderOrNameAbsentTensors) {
   EXPECT_THAT(error_of(R"({"weight_map":{"a":"../m.safetensors"}})"), HasSubstr("not a file name"));
   EXPECT_THAT(error_of(R"({"weight_map":{"a":"m.safetensors"}})"), HasSubstr("no tensor 'a'"));
   EXPECT_THAT(error_of(R"({"weight_map":{"a":"n.safetensors"}})"), HasSubstr("n.safetensors"));
-  EXPECT_THAT(error_of(R"({"weight_map":{"w.weight":"m.safetensors","w.weight":"m.safetensors"}})"), HasSubstr("duplicated"));
+  EXPECT_THAT(error_of(R"({"weight_map":{"w.weight":"m.safetensors","w.weight":"m.safetensors"}})"),
+              HasSubstr("duplicated"));
   EXPECT_THAT(error_of("{}"), HasSubstr("no weight_map"));
 }
 
@@ -111,13 +117,16 @@ TEST(ModelFiles, FindsExpertsStoredApartOrStackedByOnePattern) {
   const TestFolder apart, stacked;
   apart.write("config.json", "{}");
   apart.write("model.safetensors",
-              safetensors_bytes(R"({"m.experts.0.w1.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
-                                R"("m.experts.1.w1.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]}})",
-                                bytes_of_values<float>({1, 2, 3, 4})));
+              safetensors_bytes(
+                  R"({"m.experts.0.w1.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
+                  R"("m.experts.1.w1.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]}})",
+                  bytes_of_values<float>({1, 2, 3, 4})));
   stacked.write("config.json", "{}");
-  stacked.write("model.safetensors",
-                safetensors_bytes(R"({"m.switch_mlp.gate_proj.weight":{"dtype":"F32","shape":[2,1,2],"data_offsets":[0,16]}})",
-                                  bytes_of_values<float>({1, 2, 3, 4})));
+  stacked.write(
+      "model.safetensors",
+      safetensors_bytes(
+          R"({"m.switch_mlp.gate_proj.weight":{"dtype":"F32","shape":[2,1,2],"data_offsets":[0,16]}})",
+          bytes_of_values<float>({1, 2, 3, 4})));
 
   for (const TestFolder* folder : {&apart, &stacked}) {
     const auto files = ModelFiles::open(folder->path());
@@ -129,8 +138,29 @@ TEST(ModelFiles, FindsExpertsStoredApartOrStackedByOnePattern) {
   }
 }
 
+TEST(ModelFiles, ReadsReleasedPagesAgain_MOD54) {
+  const TestFolder folder;
+  folder.write("config.json", "{}");
+  std::vector<float> values(64 * 1024);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  folder.write(
+      "model.safetensors",
+      safetensors_bytes(R"({"w":{"dtype":"F32","shape":[64,1024],"data_offsets":[0,262144]}})",
+                        bytes_of_values(values)));
+  const auto files = ModelFiles::open(folder.path());
+  ASSERT_TRUE(files) << files.error().what;
+  const auto matrix = files->matrix("w", 64, 1024);
+  const std::vector<float> before = row_of(*matrix, 40);
+
+  files->release_pages(*matrix);
+
+  EXPECT_EQ(row_of(*matrix, 40), before);
+  EXPECT_EQ(before[1], 40 * 1024 + 1);
+}
+
 TEST(ModelFiles, LiftsTheTextModelOutOfAWrapper_MOD4) {
-  const auto config = json::parse(R"({"model_type":"gemma3","vision_config":{"hidden_size":1},"tie_word_embeddings":true,
+  const auto config = json::parse(
+      R"({"model_type":"gemma3","vision_config":{"hidden_size":1},"tie_word_embeddings":true,
       "quantization":{"bits":4},"text_config":{"model_type":"gemma3_text","hidden_size":64}})");
 
   const json::Value text = text_model_config(*config);
@@ -143,8 +173,10 @@ TEST(ModelFiles, LiftsTheTextModelOutOfAWrapper_MOD4) {
 }
 
 TEST(ModelFiles, NamesLoseTheWrappersPrefix_MOD4) {
-  EXPECT_EQ(canonical_name("language_model.model.layers.0.mlp.up_proj.weight"), "model.layers.0.mlp.up_proj.weight");
-  EXPECT_EQ(canonical_name("model.language_model.layers.0.mlp.up_proj.weight"), "model.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(canonical_name("language_model.model.layers.0.mlp.up_proj.weight"),
+            "model.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(canonical_name("model.language_model.layers.0.mlp.up_proj.weight"),
+            "model.layers.0.mlp.up_proj.weight");
   EXPECT_EQ(canonical_name("language_model.lm_head.weight"), "lm_head.weight");
   EXPECT_EQ(canonical_name("model.norm.weight"), "model.norm.weight");
 }
@@ -168,7 +200,8 @@ TEST(ModelFiles, OpensEveryGoldenCheckpoint) {
     EXPECT_FALSE(files->config().string_or("model_type", "").empty());
     const auto golden = SafetensorsFile::open(entry.path() / "golden.safetensors");
     ASSERT_TRUE(golden) << golden.error().what;
-    EXPECT_TRUE(std::any_of(golden->tensors().begin(), golden->tensors().end(), [](const SafeTensor& t) { return t.dtype == "I32"; }));
+    EXPECT_TRUE(std::any_of(golden->tensors().begin(), golden->tensors().end(),
+                            [](const SafeTensor& t) { return t.dtype == "I32"; }));
     ++n_opened;
   }
   if (n_opened == 0) GTEST_SKIP() << "no checkpoints in " << KVASIR_GOLDEN_MODELS;

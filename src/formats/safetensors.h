@@ -1,7 +1,7 @@
-// Safetensors files: named tensors of any dtype, validated before any byte of data is looked at. ModelFiles reads
-// weights through this; tools read goldens and other tensor files. Immutable after opening; safe from any thread.
-// Format: u64 LE header length n, n bytes of JSON, then the data, starting exactly at 8 + n however unaligned that is:
-// never cast `bytes` to a wider type, copy.
+// Safetensors files: named tensors of any dtype, validated before any byte of data is looked at.
+// ModelFiles reads weights through this; tools read goldens and other tensor files. Immutable after
+// opening; safe from any thread. Format: u64 LE header length n, n bytes of JSON, then the data,
+// starting exactly at 8 + n however unaligned that is: never cast `bytes` to a wider type, copy.
 #pragma once
 
 #include <cstddef>
@@ -30,13 +30,15 @@ struct SafetensorsContent {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// The whole file in memory → its tensors, which point into `file`. Refused: a header over 100 MiB or beyond the file,
-// a name twice, offsets that are reversed, overlap, leave the file or disagree with shape × dtype.
+// The whole file in memory → its tensors, which point into `file`. Refused: a header over 100 MiB
+// or beyond the file, a name twice, offsets that are reversed, overlap, leave the file or disagree
+// with shape × dtype.
 Result<SafetensorsContent> parse_safetensors(std::span<const std::byte> file);
 
 class SafetensorsFile {
  public:
-  static Result<SafetensorsFile> open(const std::filesystem::path& path);  // mapped; errors begin with the path
+  static Result<SafetensorsFile> open(
+      const std::filesystem::path& path);  // mapped; errors begin with the path
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
   ~SafetensorsFile();

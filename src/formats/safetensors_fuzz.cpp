@@ -1,4 +1,5 @@
-// Any bytes as a safetensors file: parsed or refused, and every byte of an accepted file can be read.
+// Any bytes as a safetensors file: parsed or refused, and every byte of an accepted file can be
+// read.
 #include <cstdint>
 #include <span>
 

@@ -17,7 +17,8 @@ std::string error_of(std::string_view header, std::string_view data) {
 }
 
 std::string error_of_offsets(const std::string& offsets) {
-  return error_of(R"({"w":{"dtype":"BF16","shape":[512,512],"data_offsets":)" + offsets + "}}", "12345678");
+  return error_of(R"({"w":{"dtype":"BF16","shape":[512,512],"data_offsets":)" + offsets + "}}",
+                  "12345678");
 }
 
 TEST(Safetensors, GivesNamesDtypesShapesAndBytes) {
@@ -37,12 +38,20 @@ TEST(Safetensors, GivesNamesDtypesShapesAndBytes) {
   EXPECT_EQ(content->metadata.at(0).second, "pt");
 }
 
+TEST(Safetensors, TakesNullForNoMetadataAsMlxWritesIt) {
+  const std::string file = safetensors_bytes(R"({"__metadata__":null})", "");
+  EXPECT_TRUE(parse_safetensors(as_byte_span(file)));
+  EXPECT_THAT(error_of(R"({"__metadata__":[]})", ""), HasSubstr("__metadata__ is not an object"));
+  EXPECT_THAT(error_of(R"({"__metadata__":{"a":1}})", ""), HasSubstr("'a' is not a string"));
+}
+
 TEST(Safetensors, SaysThatANameIsDuplicated_C43) {
   const std::string header =
       R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})";
   EXPECT_EQ(error_of(header, "12345678"), "tensor name 'w' is duplicated in the header");
-  EXPECT_THAT(error_of(R"({"w":{"dtype":"F32","shape":[1],"shape":[2],"data_offsets":[0,4]}})", "12345678"),
-              HasSubstr("'shape' is duplicated"));
+  EXPECT_THAT(
+      error_of(R"({"w":{"dtype":"F32","shape":[1],"shape":[2],"data_offsets":[0,4]}})", "12345678"),
+      HasSubstr("'shape' is duplicated"));
 }
 
 TEST(Safetensors, RefusesOffsetsThatDisagreeWithShapeOrFile_C43) {
@@ -59,19 +68,24 @@ TEST(Safetensors, RefusesOffsetsThatDisagreeWithShapeOrFile_C43) {
 
 TEST(Safetensors, RefusesDataThatOverlaps) {
   EXPECT_THAT(
-      error_of(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", "12345678"),
+      error_of(
+          R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+          "12345678"),
       HasSubstr("overlaps that of 'a'"));
 }
 
 TEST(Safetensors, RefusesSizesThatOverflow) {
-  EXPECT_THAT(error_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", ""), HasSubstr("impossible"));
+  EXPECT_THAT(
+      error_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", ""),
+      HasSubstr("impossible"));
 }
 
 TEST(Safetensors, RefusesBrokenHeaders) {
   EXPECT_THAT(error_of("[]", ""), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_of("{\"a\":", ""), HasSubstr("JSON"));
   EXPECT_THAT(error_of(R"({"a":7})", ""), HasSubstr("not an object"));
-  EXPECT_THAT(error_of(R"({"a":{"dtype":"Q9","shape":[],"data_offsets":[0,0]}})", ""), HasSubstr("unknown dtype 'Q9'"));
+  EXPECT_THAT(error_of(R"({"a":{"dtype":"Q9","shape":[],"data_offsets":[0,0]}})", ""),
+              HasSubstr("unknown dtype 'Q9'"));
   EXPECT_THAT(error_of(std::string(1000, '{'), ""), HasSubstr("JSON"));
   for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
     const std::string file = bytes_of_values(std::vector<std::uint64_t>{length}) + "{}";

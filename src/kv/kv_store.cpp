@@ -34,10 +34,7 @@ Result<std::unique_ptr<KvStore>> KvStore::make(ops::Device& device,
              KvGeometry::make(list, options.block_tokens, size_of(options.type)));
   KVASIR_TRY(const std::vector<std::uint32_t> n_blocks,
              geometry.divide(options.budget_bytes, options.split_tokens, options.split_chunk));
-  std::unique_ptr<StoreCore> core(new StoreCore{.device = device,
-                                                .list = list,
-                                                .options = options,
-                                                .geometry = std::move(geometry)});
+  auto core = std::make_unique<StoreCore>(device, list, options, std::move(geometry));
   for (std::size_t p = 0; p < n_blocks.size(); ++p) {
     core->pools.emplace_back(n_blocks[p]);
     KVASIR_TRY(auto planes, allocate_planes(device, core->geometry.pools[p], n_blocks[p]));

@@ -9,7 +9,9 @@
 
 namespace kvasir::codec {
 
-inline int byte_at(const std::byte* at, std::size_t i) noexcept { return std::to_integer<int>(at[i]); }
+inline int byte_at(const std::byte* at, std::size_t i) noexcept {
+  return std::to_integer<int>(at[i]);
+}
 inline int low_nibble(const std::byte* at, std::size_t i) noexcept { return byte_at(at, i) & 15; }
 inline int high_nibble(const std::byte* at, std::size_t i) noexcept { return byte_at(at, i) >> 4; }
 

@@ -82,17 +82,23 @@ std::optional<std::uint64_t> read_index(std::string_view digits) noexcept {
 
 // Experts stored apart, as in early mixtral files: "ffn_gate.7" → "block_sparse_moe.experts.7.w1".
 std::string separate_expert(std::string_view name) {
-  constexpr std::array kParts{NamePair{"ffn_gate", "w1"}, NamePair{"ffn_down", "w2"}, NamePair{"ffn_up", "w3"}};
+  constexpr std::array kParts{NamePair{"ffn_gate", "w1"}, NamePair{"ffn_down", "w2"},
+                              NamePair{"ffn_up", "w3"}};
   const std::size_t dot = name.find('.');
   if (dot == std::string_view::npos || !read_index(name.substr(dot + 1))) return {};
   const std::string_view part = translate(kParts, name.substr(0, dot));
   if (part.empty()) return {};
-  return std::string("block_sparse_moe.experts.").append(name.substr(dot + 1)).append(".").append(part);
+  return std::string("block_sparse_moe.experts.")
+      .append(name.substr(dot + 1))
+      .append(".")
+      .append(part);
 }
 
 std::string translate_in_layer(const GgufArch& arch, std::string_view name) {
-  if (const std::string_view own = translate(arch.names, name); !own.empty()) return std::string(own);
-  if (const std::string_view common = translate(kCommonNames, name); !common.empty()) return std::string(common);
+  if (const std::string_view own = translate(arch.names, name); !own.empty())
+    return std::string(own);
+  if (const std::string_view common = translate(kCommonNames, name); !common.empty())
+    return std::string(common);
   return separate_expert(name);
 }
 
@@ -107,7 +113,9 @@ GgufArch gguf_arch_of(const GgufContent& content) {
   return GgufArch{name, name, name, false, {}};
 }
 
-std::string canonical_gguf_name(const GgufArch& arch, std::string_view stored, std::uint64_t n_layers) {
+std::string canonical_gguf_name(const GgufArch& arch,
+                                std::string_view stored,
+                                std::uint64_t n_layers) {
   const std::size_t last_dot = stored.rfind('.');
   if (last_dot == std::string_view::npos) return std::string(stored);
   const std::string_view suffix = stored.substr(last_dot);  // ".weight", ".bias"

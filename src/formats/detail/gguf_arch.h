@@ -1,4 +1,5 @@
-// What llama.cpp's architecture names mean in Hugging Face terms: model type, rope kind, tensor names (MOD-52).
+// What llama.cpp's architecture names mean in Hugging Face terms: model type, rope kind, tensor
+// names (MOD-52).
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,20 @@ struct GgufArch {
   std::string_view gguf;  // general.architecture
   std::string_view model_type;
   std::string_view architecture;
-  // True where llama.cpp's converter permuted the q and k rows, and where the model itself rotates neighbouring pairs:
-  // either way the stored rows want interleaved pairs.
+  // True where llama.cpp's converter permuted the q and k rows, and where the model itself rotates
+  // neighbouring pairs: either way the stored rows want interleaved pairs.
   bool rope_interleaved = false;
   std::span<const NamePair> names;  // looked up before the common ones
 };
 
-// By general.architecture; "llama" with experts is mixtral. An unknown one gets its own name as model type, so that the
-// list of families refuses it by that name.
+// By general.architecture; "llama" with experts is mixtral. An unknown one gets its own name as
+// model type, so that the list of families refuses it by that name.
 GgufArch gguf_arch_of(const GgufContent& content);
 
-// "blk.3.attn_q.weight" → "model.layers.3.self_attn.q_proj.weight". Layers from n_layers on are prediction heads:
-// "mtp.blk.3.…". Names without a translation stay as they are.
-std::string canonical_gguf_name(const GgufArch& arch, std::string_view stored, std::uint64_t n_layers);
+// "blk.3.attn_q.weight" → "model.layers.3.self_attn.q_proj.weight". Layers from n_layers on are
+// prediction heads: "mtp.blk.3.…". Names without a translation stay as they are.
+std::string canonical_gguf_name(const GgufArch& arch,
+                                std::string_view stored,
+                                std::uint64_t n_layers);
 
 }  // namespace kvasir::formats

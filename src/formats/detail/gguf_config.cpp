@@ -8,7 +8,9 @@ namespace {
 
 class ConfigMaker {
  public:
-  ConfigMaker(const GgufContent& content, const GgufArch& arch, const std::vector<GgufTensor>& tensors)
+  ConfigMaker(const GgufContent& content,
+              const GgufArch& arch,
+              const std::vector<GgufTensor>& tensors)
       : content_(content), arch_(arch), tensors_(tensors), prefix_(std::string(arch.gguf) + ".") {}
 
   Result<json::Value> make() {
@@ -22,11 +24,18 @@ class ConfigMaker {
   }
 
  private:
-  const GgufValue* find(std::string_view key) const { return content_.find(prefix_ + std::string(key)); }
-  std::uint64_t whole(std::string_view key, std::uint64_t other) const { return content_.whole_or(prefix_ + std::string(key), other); }
-  double number(std::string_view key, double other) const { return content_.number_or(prefix_ + std::string(key), other); }
+  const GgufValue* find(std::string_view key) const {
+    return content_.find(prefix_ + std::string(key));
+  }
+  std::uint64_t whole(std::string_view key, std::uint64_t other) const {
+    return content_.whole_or(prefix_ + std::string(key), other);
+  }
+  double number(std::string_view key, double other) const {
+    return content_.number_or(prefix_ + std::string(key), other);
+  }
   const GgufTensor* tensor(std::string_view name) const {
-    const auto it = std::find_if(tensors_.begin(), tensors_.end(), [&](const GgufTensor& t) { return t.name == name; });
+    const auto it = std::find_if(tensors_.begin(), tensors_.end(),
+                                 [&](const GgufTensor& t) { return t.name == name; });
     return it == tensors_.end() ? nullptr : &*it;
   }
   void set(std::string_view member, json::Value value) { out_[member] = std::move(value); }
@@ -39,8 +48,11 @@ class ConfigMaker {
     const GgufValue* value = find(key);
     if (!value || !value->is_array()) return whole(key, other);
     const std::vector<double> all = value->numbers();
-    const bool is_uniform = !all.empty() && std::all_of(all.begin(), all.end(), [&](double n) { return n == all[0]; });
-    if (!is_uniform || all[0] < 0 || all[0] > 1e9) return unsupported("metadata '" + prefix_ + std::string(key) + "' differs from layer to layer");
+    const bool is_uniform =
+        !all.empty() && std::all_of(all.begin(), all.end(), [&](double n) { return n == all[0]; });
+    if (!is_uniform || all[0] < 0 || all[0] > 1e9)
+      return unsupported("metadata '" + prefix_ + std::string(key) +
+                         "' differs from layer to layer");
     return static_cast<std::uint64_t>(all[0]);
   }
 
@@ -50,7 +62,8 @@ class ConfigMaker {
     KVASIR_TRY(const std::uint64_t n_kv_heads, uniform("attention.head_count_kv", n_heads));
     KVASIR_TRY(const std::uint64_t intermediate, uniform("feed_forward_length", 0));
     head_dim_ = whole("attention.key_length", n_heads > 0 ? hidden / n_heads : 0);
-    if (whole("attention.value_length", head_dim_) != head_dim_) return unsupported("value heads of another size than key heads");
+    if (whole("attention.value_length", head_dim_) != head_dim_)
+      return unsupported("value heads of another size than key heads");
     const GgufTensor* embedding = tensor("token_embd.weight");
     set("architectures", json::Array{arch_.architecture});
     set("model_type", arch_.model_type);
@@ -65,7 +78,8 @@ class ConfigMaker {
     set("rms_norm_eps", number("attention.layer_norm_rms_epsilon", 1e-5));
     set("hidden_act", "silu");
     set("tie_word_embeddings", tensor("output.weight") == nullptr);
-    set("attention_bias", tensor("blk.0.attn_q.bias") != nullptr || tensor("blk.0.attn_qkv.bias") != nullptr);
+    set("attention_bias",
+        tensor("blk.0.attn_q.bias") != nullptr || tensor("blk.0.attn_qkv.bias") != nullptr);
     set("mlp_bias", tensor("blk.0.ffn_up.bias") != nullptr);
     set("kvasir_rope_interleaved", arch_.rope_interleaved);
     return {};
@@ -82,15 +96,16 @@ class ConfigMaker {
     return out;
   }
 
-  // One table of divisors per frequency, already worked out by the converter (llama3): the same angles as longrope with
-  // that table for any length and no attention factor.
+  // One table of divisors per frequency, already worked out by the converter (llama3): the same
+  // angles as longrope with that table for any length and no attention factor.
   void add_rope_tables(json::Object& rope) const {
     if (const GgufTensor* factors = tensor("rope_freqs.weight")) {
       rope["rope_type"] = "longrope";
       rope["long_factor"] = factors_of(*factors);
       rope["short_factor"] = factors_of(*factors);
       rope["attention_factor"] = 1.0;
-      rope["original_max_position_embeddings"] = whole("rope.scaling.original_context_length", whole("context_length", 0));
+      rope["original_max_position_embeddings"] =
+          whole("rope.scaling.original_context_length", whole("context_length", 0));
     }
     const GgufTensor* longs = tensor("rope_factors_long.weight");
     const GgufTensor* shorts = tensor("rope_factors_short.weight");
@@ -98,7 +113,8 @@ class ConfigMaker {
       rope["rope_type"] = "longrope";
       rope["long_factor"] = factors_of(*longs);
       rope["short_factor"] = factors_of(*shorts);
-      if (const auto* factor = find("rope.scaling.attn_factor")) rope["attention_factor"] = factor->number().value_or(1.0);
+      if (const auto* factor = find("rope.scaling.attn_factor"))
+        rope["attention_factor"] = factor->number().value_or(1.0);
     }
   }
 
@@ -108,7 +124,8 @@ class ConfigMaker {
     rope["rope_theta"] = number("rope.freq_base", 10000.0);
     const std::string_view type = content_.text_or(prefix_ + "rope.scaling.type", "none");
     const double factor = number("rope.scaling.factor", number("rope.scale_linear", 1.0));
-    if ((type == "linear" || (type == "none" && find("rope.scale_linear"))) && factor != 1.0 && factor > 0.0) {
+    if ((type == "linear" || (type == "none" && find("rope.scale_linear"))) && factor != 1.0 &&
+        factor > 0.0) {
       rope["rope_type"] = "linear";
       rope["factor"] = factor;
     }
@@ -128,22 +145,28 @@ class ConfigMaker {
   void add_rope() {
     json::Object rope = rope_scaling();
     const std::uint64_t n_rotated = whole("rope.dimension_count", head_dim_);
-    const double part = head_dim_ > 0 && n_rotated < head_dim_ ? static_cast<double>(n_rotated) / static_cast<double>(head_dim_) : 1.0;
+    const double part = head_dim_ > 0 && n_rotated < head_dim_
+                            ? static_cast<double>(n_rotated) / static_cast<double>(head_dim_)
+                            : 1.0;
     rope["partial_rotary_factor"] = part;
     set("partial_rotary_factor", part);
-    if (const json::Value* original = rope.find("original_max_position_embeddings")) set("original_max_position_embeddings", *original);
+    if (const json::Value* original = rope.find("original_max_position_embeddings"))
+      set("original_max_position_embeddings", *original);
     set("rope_parameters", std::move(rope));
   }
 
   void add_tokens() {
-    const auto id_of = [&](std::string_view name) { return content_.find("tokenizer.ggml." + std::string(name) + "_token_id"); };
+    const auto id_of = [&](std::string_view name) {
+      return content_.find("tokenizer.ggml." + std::string(name) + "_token_id");
+    };
     if (const auto* bos = id_of("bos"); bos && bos->whole()) set("bos_token_id", *bos->whole());
     if (const auto* pad = id_of("padding"); pad && pad->whole()) set("pad_token_id", *pad->whole());
     json::Array ends;
     std::vector<std::uint64_t> seen;
     for (const std::string_view name : {"eos", "eot", "eom"}) {
       const auto* id = id_of(name);
-      if (!id || !id->whole() || std::find(seen.begin(), seen.end(), *id->whole()) != seen.end()) continue;
+      if (!id || !id->whole() || std::find(seen.begin(), seen.end(), *id->whole()) != seen.end())
+        continue;
       seen.push_back(*id->whole());
       ends.emplace_back(*id->whole());
     }
@@ -154,7 +177,8 @@ class ConfigMaker {
   void add_experts() {
     const std::uint64_t n_experts = whole("expert_count", 0);
     if (n_experts == 0) return;
-    for (const std::string_view member : {"num_experts", "num_local_experts", "n_routed_experts"}) set(member, n_experts);
+    for (const std::string_view member : {"num_experts", "num_local_experts", "n_routed_experts"})
+      set(member, n_experts);
     set_number("num_experts_per_tok", "expert_used_count");
     set_number("moe_intermediate_size", "expert_feed_forward_length");
     set_number("n_shared_experts", "expert_shared_count");
@@ -174,7 +198,8 @@ class ConfigMaker {
     set("sliding_window", whole("attention.sliding_window", 4096));
   }
 
-  // Gemma scales queries by the head's size, its largest variants (named by their depth) by hidden / heads.
+  // Gemma scales queries by the head's size, its largest variants (named by their depth) by hidden
+  // / heads.
   void add_gemma(std::uint64_t depth_of_largest) {
     const auto n_heads = static_cast<std::uint64_t>(*out_.find("num_attention_heads")->as_int());
     const bool is_largest = gguf_layer_count(content_) == depth_of_largest && n_heads > 0;
@@ -211,7 +236,8 @@ class ConfigMaker {
       set_number("logits_scaling", "logit_scale");
     } else if (arch_.model_type == "smollm3") {
       json::Array rotates;  // llama.cpp's fixed rule: every fourth layer has no rope
-      for (std::uint64_t layer = 0; layer < gguf_layer_count(content_); ++layer) rotates.emplace_back((layer + 1) % 4 == 0 ? 0 : 1);
+      for (std::uint64_t layer = 0; layer < gguf_layer_count(content_); ++layer)
+        rotates.emplace_back((layer + 1) % 4 == 0 ? 0 : 1);
       set("no_rope_layers", std::move(rotates));
     } else if (arch_.model_type == "phi3") {
       set_number("sliding_window", "attention.sliding_window");
@@ -220,7 +246,8 @@ class ConfigMaker {
       set("mlp_only_layers", json::Array{});
     } else if (arch_.model_type == "glm4_moe") {
       const std::uint64_t first_moe = whole("leading_dense_block_count", 0);
-      set("use_qk_norm", tensor("blk." + std::to_string(first_moe) + ".attn_q_norm.weight") != nullptr);
+      set("use_qk_norm",
+          tensor("blk." + std::to_string(first_moe) + ".attn_q_norm.weight") != nullptr);
     }
   }
 
@@ -242,7 +269,9 @@ std::uint64_t gguf_layer_count(const GgufContent& content) {
   return n > kMaxLayers || n_heads_after > n ? 0 : n - n_heads_after;
 }
 
-Result<json::Value> gguf_config(const GgufContent& content, const GgufArch& arch, const std::vector<GgufTensor>& tensors) {
+Result<json::Value> gguf_config(const GgufContent& content,
+                                const GgufArch& arch,
+                                const std::vector<GgufTensor>& tensors) {
   return ConfigMaker(content, arch, tensors).make();
 }
 

@@ -11,9 +11,12 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxSplits = 1000;
-constexpr std::uint64_t kMaxShownElements = 1024;  // longer arrays (vocabularies) stay in the file, see gguf_vocab.h
+constexpr std::uint64_t kMaxShownElements =
+    1024;  // longer arrays (vocabularies) stay in the file, see gguf_vocab.h
 
-Error at_file(const fs::path& path, const Error& error) { return {error.code, path.string() + ": " + error.what}; }
+Error at_file(const fs::path& path, const Error& error) {
+  return {error.code, path.string() + ": " + error.what};
+}
 
 Result<GgufContent> open_one(const fs::path& path, OpenedModel& model) {
   KVASIR_TRY(MappedFile map, MappedFile::open(path));
@@ -27,7 +30,8 @@ Result<GgufContent> open_one(const fs::path& path, OpenedModel& model) {
 fs::path split_path(const fs::path& first, std::uint64_t index, std::uint64_t n) {
   char ending[64], wanted[64];
   std::snprintf(wanted, sizeof wanted, "-00001-of-%05u.gguf", static_cast<unsigned>(n));
-  std::snprintf(ending, sizeof ending, "-%05u-of-%05u.gguf", static_cast<unsigned>(index), static_cast<unsigned>(n));
+  std::snprintf(ending, sizeof ending, "-%05u-of-%05u.gguf", static_cast<unsigned>(index),
+                static_cast<unsigned>(n));
   std::string name = first.filename().string();
   if (!name.ends_with(wanted)) return {};
   name.replace(name.size() - std::string_view(wanted).size(), std::string::npos, ending);
@@ -37,10 +41,13 @@ fs::path split_path(const fs::path& first, std::uint64_t index, std::uint64_t n)
 Status open_splits(const fs::path& path, OpenedModel& model, GgufContent& content) {
   const std::uint64_t n = content.whole_or("split.count", 1);
   if (n <= 1) return {};
-  if (n > kMaxSplits) return invalid(path.string() + ": metadata 'split.count' is " + std::to_string(n));
+  if (n > kMaxSplits)
+    return invalid(path.string() + ": metadata 'split.count' is " + std::to_string(n));
   for (std::uint64_t index = 2; index <= n; ++index) {
     const fs::path part = split_path(path, index, n);
-    if (part.empty()) return invalid(path.string() + ": part of a split model; open the one named …-00001-of-0000N.gguf");
+    if (part.empty())
+      return invalid(path.string() +
+                     ": part of a split model; open the one named …-00001-of-0000N.gguf");
     KVASIR_TRY(GgufContent more, open_one(part, model));
     for (GgufTensor& tensor : more.tensors) content.tensors.push_back(std::move(tensor));
   }
@@ -57,7 +64,8 @@ StoredTensor entry_of(const GgufTensor& tensor, std::string name) {
     set_planes(out, *type, tensor.bytes.data());
   } else {
     out.info.type = tensor.type_name;
-    out.refusal = "has type " + out.info.type + ", not supported yet; supported: " + supported_types();
+    out.refusal =
+        "has type " + out.info.type + ", not supported yet; supported: " + supported_types();
   }
   return out;
 }
@@ -73,7 +81,8 @@ json::Value metadata_json(const GgufContent& content) {
 }  // namespace
 
 Result<OpenedModel> open_gguf_file(const fs::path& path) {
-  if (path.extension() == ".safetensors") return invalid(path.string() + ": open the folder that holds this file and config.json");
+  if (path.extension() == ".safetensors")
+    return invalid(path.string() + ": open the folder that holds this file and config.json");
   OpenedModel model;
   model.container = Container::gguf;
   model.path = path;
@@ -87,7 +96,8 @@ Result<OpenedModel> open_gguf_file(const fs::path& path) {
   std::unordered_set<std::string> names;
   for (const GgufTensor& tensor : content.tensors) {
     std::string name = canonical_gguf_name(arch, tensor.name, gguf_layer_count(content));
-    if (!names.insert(name).second) return invalid(path.string() + ": tensor name '" + name + "' is duplicated");
+    if (!names.insert(name).second)
+      return invalid(path.string() + ": tensor name '" + name + "' is duplicated");
     model.tensors.push_back(entry_of(tensor, std::move(name)));
   }
   model.gguf = std::make_unique<GgufContent>(std::move(content));

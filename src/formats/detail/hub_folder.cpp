@@ -24,7 +24,9 @@ Result<json::Value> read_json(const fs::path& path, std::uint64_t max_bytes) {
 using TensorList = std::vector<const SafeTensor*>;
 
 // The tensors that the index names, each from the shard it names.
-Result<TensorList> open_shards(const fs::path& folder, const fs::path& index_path, OpenedModel& model) {
+Result<TensorList> open_shards(const fs::path& folder,
+                               const fs::path& index_path,
+                               OpenedModel& model) {
   KVASIR_TRY(const json::Value index, read_json(index_path, kMaxIndexBytes));
   const json::Value* map = index.find("weight_map");
   if (!map || !map->is_object()) return invalid(index_path.string() + ": no weight_map");
@@ -41,9 +43,11 @@ Result<TensorList> open_shards(const fs::path& folder, const fs::path& index_pat
   std::unordered_map<std::string_view, std::size_t> file_of;
   for (const auto& [name, file] : *map->as_object()) {
     const std::size_t shard = shard_of.at(*file.as_string());
-    if (!file_of.emplace(name, shard).second) return invalid(index_path.string() + ": tensor name '" + name + "' is duplicated");
+    if (!file_of.emplace(name, shard).second)
+      return invalid(index_path.string() + ": tensor name '" + name + "' is duplicated");
     if (!model.safetensors[shard].find(name)) {
-      return invalid((folder / *file.as_string()).string() + ": no tensor '" + name + "', which the index places here");
+      return invalid((folder / *file.as_string()).string() + ": no tensor '" + name +
+                     "', which the index places here");
     }
   }
   TensorList out;
@@ -56,10 +60,12 @@ Result<TensorList> open_shards(const fs::path& folder, const fs::path& index_pat
   return out;
 }
 
-// model.safetensors, else the shards of the index, else every model*.safetensors or weights*.safetensors.
+// model.safetensors, else the shards of the index, else every model*.safetensors or
+// weights*.safetensors.
 Result<TensorList> open_tensors(const fs::path& folder, OpenedModel& model) {
   std::error_code ec;
-  const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  const fs::path single = folder / "model.safetensors",
+                 index = folder / "model.safetensors.index.json";
   std::vector<fs::path> files;
   if (fs::exists(single, ec)) {
     files.push_back(single);
@@ -73,7 +79,9 @@ Result<TensorList> open_tensors(const fs::path& folder, OpenedModel& model) {
     }
     std::sort(files.begin(), files.end());
   }
-  if (files.empty()) return not_found(folder.string() + ": no model.safetensors and no model.safetensors.index.json");
+  if (files.empty())
+    return not_found(folder.string() +
+                     ": no model.safetensors and no model.safetensors.index.json");
   for (const fs::path& file : files) {
     KVASIR_TRY(SafetensorsFile opened, SafetensorsFile::open(file));
     model.safetensors.push_back(std::move(opened));
@@ -91,26 +99,30 @@ StoredTensor plain_tensor(const SafeTensor& tensor) {
   out.info.shape = tensor.shape;
   out.info.size_bytes = tensor.bytes.size();
   std::string type = tensor.dtype;
-  std::transform(type.begin(), type.end(), type.begin(), [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
   const auto codec_type = codec::find_weight_type(type);
   out.info.type = type;
   if (codec_type && !codec::info(*codec_type).quantized) {
     set_planes(out, *codec_type, tensor.bytes.data());
   } else {
-    out.refusal = "has type " + type + ", not supported yet as a weight; supported: " + supported_types();
+    out.refusal =
+        "has type " + type + ", not supported yet as a weight; supported: " + supported_types();
   }
   return out;
 }
 
 class Folder {
  public:
-  Folder(const TensorList& tensors, const MlxQuantization& quantization) : tensors_(tensors), quantization_(quantization) {}
+  Folder(const TensorList& tensors, const MlxQuantization& quantization)
+      : tensors_(tensors), quantization_(quantization) {}
 
   // One entry a module: planes of a quantized module join its weight.
   Result<std::vector<StoredTensor>> entries() {
     for (const SafeTensor* tensor : tensors_) {
       const std::string name = canonical_name(tensor->name);
-      if (!by_name_.emplace(name, tensor).second) return invalid("tensor name '" + name + "' is duplicated");
+      if (!by_name_.emplace(name, tensor).second)
+        return invalid("tensor name '" + name + "' is duplicated");
     }
     std::vector<StoredTensor> out;
     for (const SafeTensor* tensor : tensors_) {
@@ -125,7 +137,8 @@ class Folder {
 
  private:
   static std::string_view without(std::string_view name, std::string_view suffix) {
-    return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : std::string_view();
+    return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size())
+                                  : std::string_view();
   }
   const SafeTensor* find(std::string_view module, std::string_view suffix) const {
     const auto it = by_name_.find(std::string(module).append(suffix));
@@ -146,7 +159,9 @@ class Folder {
     const auto mode = module.empty() ? std::nullopt : mode_of(module);
     if (!mode) return plain_tensor(tensor);
     const SafeTensor* scales = find(module, ".scales");
-    if (!scales) return invalid("module '" + std::string(module) + "' is said to be quantized but has no scales");
+    if (!scales)
+      return invalid("module '" + std::string(module) +
+                     "' is said to be quantized but has no scales");
     return fold_planes(*mode, tensor, *scales, find(module, ".biases"));
   }
 
@@ -162,15 +177,18 @@ Result<OpenedModel> open_hub_folder(const fs::path& path) {
   model.container = Container::hub_folder;
   model.path = path;
   std::error_code ec;
-  if (!fs::exists(path / "config.json", ec)) return not_found(path.string() + ": no config.json in this folder");
+  if (!fs::exists(path / "config.json", ec))
+    return not_found(path.string() + ": no config.json in this folder");
   KVASIR_TRY(json::Value config, read_json(path / "config.json", kMaxConfigBytes));
   model.config = text_model_config(std::move(config));
   if (fs::exists(path / "generation_config.json", ec)) {
-    KVASIR_TRY(model.generation_config, read_json(path / "generation_config.json", kMaxConfigBytes));
+    KVASIR_TRY(model.generation_config,
+               read_json(path / "generation_config.json", kMaxConfigBytes));
   }
   KVASIR_TRY(const TensorList tensors, open_tensors(path, model));
   const auto quantization = MlxQuantization::read(model.config);
-  if (!quantization) return Error{quantization.error().code, path.string() + ": " + quantization.error().what};
+  if (!quantization)
+    return Error{quantization.error().code, path.string() + ": " + quantization.error().what};
   auto entries = Folder(tensors, *quantization).entries();
   if (!entries) return Error{entries.error().code, path.string() + ": " + entries.error().what};
   model.tensors = *std::move(entries);

@@ -6,9 +6,10 @@ namespace kvasir::formats {
 namespace {
 
 constexpr std::array<std::string_view, 16> kOtherTowers{
-    "vision_tower.", "visual.",       "vision_model.",  "vision_embed_tokens.", "multi_modal_projector.",
-    "mm_projector.", "audio_tower.",  "embed_vision.",  "embed_audio.",         "vision_embedder.",
-    "vit_large_projector.", "connector.", "image_newline", "audio_embedder.",   "vision_encoder.", "vision_projection."};
+    "vision_tower.",          "visual.",          "vision_model.",        "vision_embed_tokens.",
+    "multi_modal_projector.", "mm_projector.",    "audio_tower.",         "embed_vision.",
+    "embed_audio.",           "vision_embedder.", "vit_large_projector.", "connector.",
+    "image_newline",          "audio_embedder.",  "vision_encoder.",      "vision_projection."};
 
 }  // namespace
 
@@ -33,7 +34,8 @@ std::string canonical_name(std::string_view stored) {
   } else {
     return std::string(stored);
   }
-  const bool is_rooted = rest.starts_with("model.") || rest.starts_with("lm_head.") || rest.starts_with("mtp.");
+  const bool is_rooted =
+      rest.starts_with("model.") || rest.starts_with("lm_head.") || rest.starts_with("mtp.");
   return is_rooted ? std::string(rest) : "model." + std::string(rest);
 }
 

@@ -32,7 +32,8 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   }
   if (!S_ISREG(facts.st_mode) || facts.st_size == 0) {
     ::close(fd);
-    return invalid(path.string() + (S_ISREG(facts.st_mode) ? ": empty file" : ": not a regular file"));
+    return invalid(path.string() +
+                   (S_ISREG(facts.st_mode) ? ": empty file" : ": not a regular file"));
   }
   const auto size_bytes = static_cast<std::size_t>(facts.st_size);
   void* const at = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -1,5 +1,6 @@
-// A file mapped read-only into memory. The mapping stays where it is when the object moves; pages come in on first
-// touch. A file that another program truncates while it is mapped cannot be guarded against here.
+// A file mapped read-only into memory. The mapping stays where it is when the object moves; pages
+// come in on first touch. A file that another program truncates while it is mapped cannot be
+// guarded against here.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@ namespace kvasir::formats {
 
 class MappedFile {
  public:
-  // Symbolic links are followed (hub snapshots are links). Not a regular file, empty, unreadable → an error naming it.
+  // Symbolic links are followed (hub snapshots are links). Not a regular file, empty, unreadable →
+  // an error naming it.
   static Result<MappedFile> open(const std::filesystem::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -25,7 +27,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Gives back the pages that lie wholly inside [begin, begin + size_bytes) of a mapping; a later read maps them anew.
+// Gives back the pages that lie wholly inside [begin, begin + size_bytes) of a mapping; a later
+// read maps them anew.
 void release_whole_pages(const std::byte* begin, std::size_t size_bytes) noexcept;
 
 }  // namespace kvasir::formats

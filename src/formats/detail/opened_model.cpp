@@ -15,7 +15,8 @@ void set_planes(StoredTensor& tensor, codec::WeightType type, const std::byte* b
 
 std::string supported_types() {
   std::string out;
-  codec::WeightCodecs::for_each([&]<class C>() { out.append(out.empty() ? "" : ", ").append(C::kName); });
+  codec::WeightCodecs::for_each(
+      [&]<class C>() { out.append(out.empty() ? "" : ", ").append(C::kName); });
   return out;
 }
 

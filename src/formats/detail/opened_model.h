@@ -1,4 +1,5 @@
-// What opening a model gives, before ModelFiles puts its lookups around it; one opener per container.
+// What opening a model gives, before ModelFiles puts its lookups around it; one opener per
+// container.
 #pragma once
 
 #include <filesystem>
@@ -39,7 +40,8 @@ struct OpenedModel {
 Result<OpenedModel> open_hub_folder(const std::filesystem::path& path);
 Result<OpenedModel> open_gguf_file(const std::filesystem::path& path);
 
-// A row-major tensor of `type` over `bytes`, whose last axis is whole blocks. Shared by both openers.
+// A row-major tensor of `type` over `bytes`, whose last axis is whole blocks. Shared by both
+// openers.
 void set_planes(StoredTensor& tensor, codec::WeightType type, const std::byte* bytes);
 // "f32, bf16, q4_0, …": what the list of codecs can read, for messages.
 std::string supported_types();

@@ -1,4 +1,5 @@
-// Files that tests write: a folder that goes away by itself, and the bytes of small safetensors files.
+// Files that tests write: a folder that goes away by itself, and the bytes of small safetensors
+// files.
 #pragma once
 
 #include <unistd.h>
@@ -16,7 +17,8 @@ namespace kvasir::formats {
 class TestFolder {
  public:
   TestFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "kvasir_formats_XXXXXX").string();
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "kvasir_formats_XXXXXX").string();
     path_ = ::mkdtemp(pattern.data());
   }
   TestFolder(const TestFolder&) = delete;
@@ -27,7 +29,8 @@ class TestFolder {
   }
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path write(const std::string& name, std::string_view bytes) const {
-    std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path_ / name, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return path_ / name;
   }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -85,6 +86,9 @@ struct StoreCore {
   StateBody* last_state = nullptr;
   std::vector<const StepBody*> open_steps;
   KvReclaimer* reclaimer = nullptr;
+
+  StoreCore(ops::Device& memory, const KvList& layers, const KvStoreOptions& chosen, KvGeometry shape)
+      : device(memory), list(layers), options(chosen), geometry(std::move(shape)) {}
 
   std::unique_ptr<StateBody> new_body();
   StateBody& row(KvRowId id) const noexcept;       // checks that it exists

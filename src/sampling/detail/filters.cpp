@@ -111,12 +111,10 @@ void keep_min_p(std::span<float> x, const Normalizer& norm, float min_p, std::ui
                 FilterScratch& scratch) {
   const float best = (find_peak(x).max - norm.max) - norm.log_sum;
   const float limit = best + std::log(min_p);
-  std::uint64_t must_stay = 0;
   if (min_tokens_to_keep > 1) {
     const auto ranks = best_ranks(x, min_tokens_to_keep, scratch);
-    must_stay = *std::min_element(ranks.begin(), ranks.end());
-    const Cutoff border = cutoff_of(must_stay);
-    if ((border.score - norm.max) - norm.log_sum < limit) return exclude_below(x, border);
+    const Cutoff worst_kept = cutoff_of(*std::min_element(ranks.begin(), ranks.end()));
+    if ((worst_kept.score - norm.max) - norm.log_sum < limit) return exclude_below(x, worst_kept);
   }
   exclude_unlikely(x, norm.max, norm.log_sum, limit);
 }

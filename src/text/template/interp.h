@@ -63,6 +63,7 @@ class Interp {
   bool failed() const noexcept { return failed_; }
   Value fail(std::string message);
   Value fail_limits();
+  Value fail_undefined(const Value& undefined);  // an operation on it
   bool tick(std::int64_t nodes = 1);            // false: failed
   bool work(std::int64_t bytes);                // false: failed
   bool can_take(std::size_t bytes);             // before a big allocation; false: failed
@@ -119,7 +120,6 @@ class Interp {
   void load_variables(const json::Object& variables);
   Value from_input(const json::Value& v, bool is_content, bool is_known_word, int depth);
 
-  friend class TestFilterIter;
 
   const Program& program_;
   const RenderOptions& options_;

@@ -1,0 +1,24 @@
+// The CPU backend: SIMD kernels over repacked weights, chosen at run time by what the CPU has. Every instruction set
+// gives the same bits, and a row's bits never depend on other rows, threads or block sizes (docs/numerics.md). One
+// thread calls a device; it forks inside ops. Errors: invalid_argument (threads), unsupported (isa the CPU lacks).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "ops/device.h"
+
+namespace kvasir::backend::cpu {
+
+enum class Isa : std::uint8_t { automatic, portable, avx2, avx512 };
+
+struct CpuOptions {
+  int n_threads = 1;
+  Isa isa = Isa::automatic;
+};
+
+bool cpu_supports(Isa isa) noexcept;
+Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options);
+
+}  // namespace kvasir::backend::cpu
