@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kv/detail/test_device.h"
+#include "kv/testing.h"
 #include "kv/kv_store.h"
 
 namespace kvasir::kv {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "kv/detail/test_device.h"
+#include "kv/testing.h"
 
 namespace kvasir::kv {
 namespace {

@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include "kv/detail/test_device.h"
+#include "kv/testing.h"
 
 namespace kvasir::kv {
 namespace {

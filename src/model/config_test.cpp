@@ -12,7 +12,8 @@ namespace {
 
 // A small llama; `more` are members that override or add (the last of equal names counts).
 std::string config_with(std::string_view more) {
-  std::string out = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 100,
+  std::string out =
+      R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 100,
     "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96,
     "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": false)";
   return out.append(more.empty() ? "" : ", ").append(more).append("}");
@@ -25,9 +26,11 @@ Result<DecoderConfig> describe(std::string_view more, std::uint32_t max_context 
   return describe_model(*files, max_context);
 }
 
-Result<DecoderConfig> describe_as(std::string_view architecture, std::string_view model_type, std::string_view more) {
-  return describe("\"architectures\": [\"" + std::string(architecture) + "\"], \"model_type\": \"" + std::string(model_type) + "\"" +
-                  (more.empty() ? "" : ", ") + std::string(more));
+Result<DecoderConfig> describe_as(std::string_view architecture,
+                                  std::string_view model_type,
+                                  std::string_view more) {
+  return describe("\"architectures\": [\"" + std::string(architecture) + "\"], \"model_type\": \"" +
+                  std::string(model_type) + "\"" + (more.empty() ? "" : ", ") + std::string(more));
 }
 
 std::string error_of(std::string_view more, std::uint32_t max_context = 0) {
@@ -48,6 +51,31 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * want[i]) << i;
 }
 
+void expect_runnable(const DecoderConfig& config, const std::string& from) {
+  EXPECT_TRUE(config.hidden && config.vocab && config.max_positions && !config.layers.empty())
+      << from;
+  for (const LayerSpec& layer : config.layers) {
+    const AttentionSpec& a = layer.attention;
+    ASSERT_TRUE(a.n_kv_heads && a.n_heads % a.n_kv_heads == 0 && a.q_width() &&
+                std::isfinite(a.scale))
+        << from;
+    if (a.rope) {
+      ASSERT_LT(*a.rope, config.ropes.size()) << from;
+      ASSERT_LE(2 * config.ropes[*a.rope].inverse_frequencies.size(), a.head_dim) << from;
+    }
+    if (!layer.moe) continue;
+    const MoeSpec& moe = *layer.moe;
+    ASSERT_TRUE(moe.top_k && moe.top_k <= moe.n_experts && moe.intermediate && moe.n_groups &&
+                moe.n_experts % moe.n_groups == 0)
+        << from;
+    ASSERT_LE(moe.topk_groups, moe.n_groups) << from;
+  }
+  for (const RopeSpec& rope : config.ropes) {
+    for (const double f : rope.inverse_frequencies) ASSERT_TRUE(std::isfinite(f)) << from;
+    ASSERT_TRUE(std::isfinite(rope.attention_factor)) << from;
+  }
+}
+
 TEST(ConfigReading, HeadDimDefaultsToHiddenByHeads_MOD4) {
   const auto config = describe("\"head_dim\": null");
   ASSERT_TRUE(config) << config.error().what;
@@ -63,18 +91,21 @@ TEST(ConfigReading, RefusesAnUnknownModelTypeWithTheList_MOD5) {
   const auto config = describe_as("FooForCausalLM", "foo", "");
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, Errc::unsupported);
-  EXPECT_TRUE(config.error().what.starts_with("unsupported model type 'foo'; supported: llama, ")) << config.error().what;
+  EXPECT_TRUE(config.error().what.starts_with("unsupported model type 'foo'; supported: llama, "))
+      << config.error().what;
   EXPECT_NE(config.error().what.find(", smollm3"), std::string::npos);
 }
 
 TEST(ConfigReading, RefusesATrunkWithoutHeadOfAKnownType_MOD5) {
   const auto config = describe_as("Qwen3Model", "qwen3", "");
   ASSERT_FALSE(config);
-  EXPECT_TRUE(config.error().what.starts_with("unsupported model type 'Qwen3Model'")) << config.error().what;
+  EXPECT_TRUE(config.error().what.starts_with("unsupported model type 'Qwen3Model'"))
+      << config.error().what;
 }
 
 TEST(ConfigReading, LiftsTheTextModelOfAVisionWrapper_MOD4) {
-  const ModelFolder folder(R"({"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "vision_config": {},
+  const ModelFolder folder(
+      R"({"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "vision_config": {},
     "text_config": {"model_type": "mistral", "hidden_size": 64, "vocab_size": 100, "num_hidden_layers": 2, "num_attention_heads": 4,
     "intermediate_size": 96, "max_position_embeddings": 1024, "sliding_window": 32}})");
   const auto files = formats::ModelFiles::open(folder.path());
@@ -89,7 +120,8 @@ TEST(ConfigReading, BoundsEveryNumberAndNamesIt) {
   const std::pair<const char*, const char*> kBad[] = {
       {"\"num_attention_heads\": 0", "'num_attention_heads' must be a number from 1 to 4096"},
       {"\"num_attention_heads\": -4", "'num_attention_heads' must be"},
-      {"\"num_key_value_heads\": 3", "'num_attention_heads' must be a multiple of num_key_value_heads"},
+      {"\"num_key_value_heads\": 3",
+       "'num_attention_heads' must be a multiple of num_key_value_heads"},
       {"\"num_hidden_layers\": 100000", "'num_hidden_layers' must be a number from 1 to 4096"},
       {"\"hidden_size\": \"64\"", "'hidden_size' must be a number"},
       {"\"hidden_size\": 64.5", "'hidden_size' must be an integer"},
@@ -103,14 +135,81 @@ TEST(ConfigReading, BoundsEveryNumberAndNamesIt) {
       {"\"layer_types\": 3", "'layer_types' must be an array"},
       {"\"rope_theta\": 0", "'rope_theta' must be"},
       {"\"rope_parameters\": []", "'rope_parameters' must be an object"},
-      {"\"rope_parameters\": {\"rope_type\": \"magic\"}", "'rope_parameters.rope_type' 'magic' is not supported"},
+      {"\"rope_parameters\": {\"rope_type\": \"magic\"}",
+       "'rope_parameters.rope_type' 'magic' is not supported"},
       {"\"rope_parameters\": {\"rope_type\": \"linear\"}", "'rope_parameters.factor' is missing"},
-      {"\"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 2]}", "'rope_parameters.short_factor' must be an array of 8 numbers"},
+      {"\"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 2]}",
+       "'rope_parameters.short_factor' must be an array of 8 numbers"},
       {"\"partial_rotary_factor\": 0.01", "'partial_rotary_factor' must make"},
       {"\"tie_word_embeddings\": 1", "'tie_word_embeddings' must be true or false"},
   };
   for (const auto& [member, message] : kBad) {
-    EXPECT_NE(error_of(member).find(message), std::string::npos) << member << " gave: " << error_of(member);
+    EXPECT_NE(error_of(member).find(message), std::string::npos)
+        << member << " gave: " << error_of(member);
+  }
+}
+
+// Whatever one member says, in any family: a refusal, or a sheet that the graph can run.
+TEST(ConfigReading, SurvivesAnyValueInAnyMember) {
+  const char* const kMembers[] = {"hidden_size",
+                                  "vocab_size",
+                                  "num_hidden_layers",
+                                  "num_attention_heads",
+                                  "num_key_value_heads",
+                                  "head_dim",
+                                  "intermediate_size",
+                                  "max_position_embeddings",
+                                  "original_max_position_embeddings",
+                                  "rms_norm_eps",
+                                  "hidden_act",
+                                  "layer_types",
+                                  "sliding_window",
+                                  "sliding_window_pattern",
+                                  "max_window_layers",
+                                  "rope_theta",
+                                  "rope_scaling",
+                                  "rope_parameters",
+                                  "partial_rotary_factor",
+                                  "num_experts",
+                                  "num_experts_per_tok",
+                                  "moe_intermediate_size",
+                                  "n_group",
+                                  "topk_group",
+                                  "n_shared_experts",
+                                  "first_k_dense_replace",
+                                  "mlp_only_layers",
+                                  "decoder_sparse_step",
+                                  "no_rope_layers",
+                                  "no_rope_layer_interval",
+                                  "logits_scaling"};
+  const char* const kValues[] = {
+      "0",
+      "-1",
+      "1",
+      "3",
+      "0.5",
+      "4096",
+      "4294967295",
+      "1e308",
+      "true",
+      "null",
+      "\"x\"",
+      "[]",
+      "[-1, 1e300]",
+      "{}",
+      R"({"rope_type": "yarn", "factor": 1e-3, "original_max_position_embeddings": 1})",
+      R"({"rope_type": "yarn", "factor": 1e6, "beta_fast": 1e-9, "beta_slow": 1e6})"};
+  for (const ModelFamily& family : kFamilies) {
+    for (const char* const member : kMembers) {
+      for (const char* const value : kValues) {
+        const auto config = describe_as(
+            family.architecture, family.model_type,
+            R"("use_sliding_window": true, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, ")" +
+                std::string(member) + "\": " + value);
+        if (config)
+          expect_runnable(*config, std::string(family.model_type) + " " + member + " = " + value);
+      }
+    }
   }
 }
 
@@ -120,21 +219,30 @@ TEST(ConfigReading, RefusesMoreContextThanTheModelHas) {
 }
 
 TEST(Windows, MistralSlidesOnAllLayersIfSet_MOD13) {
-  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", "\"sliding_window\": 24")), (Windows{24, 24, 24, 24}));
-  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", "\"sliding_window\": null")), (Windows{0, 0, 0, 0}));
-  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", "\"sliding_window\": 4096")), (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", "\"sliding_window\": 24")),
+            (Windows{24, 24, 24, 24}));
+  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", "\"sliding_window\": null")),
+            (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", "\"sliding_window\": 4096")),
+            (Windows{0, 0, 0, 0}));
 }
 
 TEST(Windows, LayerTypesDecideAndAMissingTypeIsFull_MOD3) {
-  const char* const kTypes = R"("sliding_window": 24, "layer_types": ["sliding_attention", "full_attention", null])";
-  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", kTypes)), (Windows{24, 0, 0, 0}));
+  const char* const kTypes =
+      R"("sliding_window": 24, "layer_types": ["sliding_attention", "full_attention", null])";
+  EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", kTypes)),
+            (Windows{24, 0, 0, 0}));
   EXPECT_EQ(windows_of(*describe(kTypes)), (Windows{24, 0, 0, 0}));
 }
 
 TEST(Windows, QwenSlidesOnlyOnRequestFromMaxWindowLayersOn_MOD15) {
-  const auto windows = [](std::string_view more) { return windows_of(*describe_as("Qwen2ForCausalLM", "qwen2", more)); };
-  EXPECT_EQ(windows(R"("sliding_window": 24, "use_sliding_window": false, "max_window_layers": 2)"), (Windows{0, 0, 0, 0}));
-  EXPECT_EQ(windows(R"("sliding_window": 24, "use_sliding_window": true, "max_window_layers": 2)"), (Windows{0, 0, 24, 24}));
+  const auto windows = [](std::string_view more) {
+    return windows_of(*describe_as("Qwen2ForCausalLM", "qwen2", more));
+  };
+  EXPECT_EQ(windows(R"("sliding_window": 24, "use_sliding_window": false, "max_window_layers": 2)"),
+            (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows(R"("sliding_window": 24, "use_sliding_window": true, "max_window_layers": 2)"),
+            (Windows{0, 0, 24, 24}));
   EXPECT_EQ(windows(R"("sliding_window": 24, "max_window_layers": 0)"), (Windows{0, 0, 0, 0}));
 }
 
@@ -145,14 +253,17 @@ TEST(Families, SmolLm3LeavesRopeOutWhereItsListSaysZero_MOD31) {
     for (const LayerSpec& layer : config->layers) out.push_back(layer.attention.rope.has_value());
     return out;
   };
-  EXPECT_EQ(has_rope("\"no_rope_layers\": [1, 0, 0, 1]"), (std::vector<bool>{true, false, false, true}));
-  EXPECT_EQ(has_rope("\"no_rope_layer_interval\": 2"), (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(has_rope("\"no_rope_layers\": [1, 0, 0, 1]"),
+            (std::vector<bool>{true, false, false, true}));
+  EXPECT_EQ(has_rope("\"no_rope_layer_interval\": 2"),
+            (std::vector<bool>{true, false, true, false}));
   EXPECT_EQ(has_rope(""), (std::vector<bool>{true, true, true, false}));
 }
 
 TEST(Families, Qwen3MoeKeepsNamedAndSkippedLayersDense_MOD18) {
-  const auto config = describe_as("Qwen3MoeForCausalLM", "qwen3_moe",
-                                  R"("num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": true,
+  const auto config = describe_as(
+      "Qwen3MoeForCausalLM", "qwen3_moe",
+      R"("num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": true,
                                      "decoder_sparse_step": 2, "mlp_only_layers": [3])");
   ASSERT_TRUE(config) << config.error().what;
   const auto& layers = config->layers;
@@ -166,9 +277,11 @@ TEST(Families, Qwen3MoeKeepsNamedAndSkippedLayersDense_MOD18) {
 
 TEST(Families, Glm4MoeChecksItsGroups_MOD29) {
   const auto with = [](std::string_view more) {
-    return describe_as("Glm4MoeForCausalLM", "glm4_moe",
-                       R"("n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 48, "n_shared_experts": 2,
-                          "routed_scaling_factor": 2.5, "first_k_dense_replace": 1, )" + std::string(more));
+    return describe_as(
+        "Glm4MoeForCausalLM", "glm4_moe",
+        R"("n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 48, "n_shared_experts": 2,
+                          "routed_scaling_factor": 2.5, "first_k_dense_replace": 1, )" +
+            std::string(more));
   };
   const auto config = with("\"n_group\": 4, \"topk_group\": 2");
   ASSERT_TRUE(config) << config.error().what;
@@ -182,8 +295,9 @@ TEST(Families, Glm4MoeChecksItsGroups_MOD29) {
 }
 
 TEST(Families, GraniteScalesEmbeddingsResidualsScoresAndLogits_MOD30) {
-  const auto config = describe_as("GraniteForCausalLM", "granite",
-                                  R"("embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 8)");
+  const auto config = describe_as(
+      "GraniteForCausalLM", "granite",
+      R"("embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 8)");
   ASSERT_TRUE(config) << config.error().what;
   EXPECT_FLOAT_EQ(config->embedding_scale, 12.0f);
   EXPECT_FLOAT_EQ(config->residual_scale, 0.22f);
@@ -192,9 +306,12 @@ TEST(Families, GraniteScalesEmbeddingsResidualsScoresAndLogits_MOD30) {
 }
 
 TEST(Rope, BothDialectsGiveTheSameFrequencies_MOD4) {
-  const auto modern = describe(R"("rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500000.0})");
-  const auto older = describe(R"("rope_scaling": {"type": "linear", "factor": 4.0}, "rope_theta": 500000.0)");
-  const auto per_type = describe(R"("rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500000.0}})");
+  const auto modern = describe(
+      R"("rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500000.0})");
+  const auto older =
+      describe(R"("rope_scaling": {"type": "linear", "factor": 4.0}, "rope_theta": 500000.0)");
+  const auto per_type = describe(
+      R"("rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500000.0}})");
   ASSERT_TRUE(modern && older && per_type);
   EXPECT_EQ(modern->ropes[0].inverse_frequencies, older->ropes[0].inverse_frequencies);
   EXPECT_EQ(modern->ropes[0].inverse_frequencies, per_type->ropes[0].inverse_frequencies);
@@ -202,7 +319,8 @@ TEST(Rope, BothDialectsGiveTheSameFrequencies_MOD4) {
 }
 
 TEST(Rope, EachLayerTypeHasItsOwn_MOD4) {
-  const auto config = describe(R"("sliding_window": 24, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+  const auto config = describe(
+      R"("sliding_window": 24, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     "rope_parameters": {"full_attention": {"rope_theta": 1000000.0}, "sliding_attention": {"rope_theta": 10000.0}})");
   ASSERT_TRUE(config) << config.error().what;
   ASSERT_EQ(config->ropes.size(), 2u);
@@ -213,15 +331,19 @@ TEST(Rope, EachLayerTypeHasItsOwn_MOD4) {
 
 // Values of transformers' formula, worked out apart in f64.
 TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes_MOD11) {
-  const auto config = describe(R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+  const auto config = describe(
+      R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
     "high_freq_factor": 4.0, "original_max_position_embeddings": 64})");
   ASSERT_TRUE(config) << config.error().what;
-  expect_near(config->ropes[0].inverse_frequencies, {1.0, 0.0794030091792082, 0.004700753866357992, 0.0009115830921521387, 0.00017677669529663688,
-                                                      3.428102195952591e-05, 6.647869871181235e-06, 1.2891731721515574e-06});
+  expect_near(
+      config->ropes[0].inverse_frequencies,
+      {1.0, 0.0794030091792082, 0.004700753866357992, 0.0009115830921521387, 0.00017677669529663688,
+       3.428102195952591e-05, 6.647869871181235e-06, 1.2891731721515574e-06});
 }
 
 TEST(Rope, YarnRampsBetweenItsBetasTruncatedOrNot_MOD12) {
-  const std::string yarn = R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+  const std::string yarn =
+      R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
     "original_max_position_embeddings": 64, "truncate": )";
   const auto truncated = describe(yarn + "true}"), exact = describe(yarn + "false}");
   ASSERT_TRUE(truncated && exact);
@@ -233,22 +355,27 @@ TEST(Rope, YarnRampsBetweenItsBetasTruncatedOrNot_MOD12) {
 }
 
 TEST(Rope, YarnReachesFactorTimesTheOriginalLength_MOD2) {
-  const char* const kYarn = R"("max_position_embeddings": 1024, "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024})";
+  const char* const kYarn =
+      R"("max_position_embeddings": 1024, "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024})";
   EXPECT_EQ(describe(kYarn)->max_positions, 4096u);
   EXPECT_EQ(describe(kYarn, 4096)->max_positions, 4096u);
 }
 
 TEST(Rope, DynamicIsDefaultAndRefusesMoreThanTheOriginalLength_MOD2) {
-  const char* const kDynamic = R"("max_position_embeddings": 1024, "rope_scaling": {"type": "dynamic", "factor": 4.0})";
-  EXPECT_EQ(describe(kDynamic)->ropes[0].inverse_frequencies, describe("")->ropes[0].inverse_frequencies);
+  const char* const kDynamic =
+      R"("max_position_embeddings": 1024, "rope_scaling": {"type": "dynamic", "factor": 4.0})";
+  EXPECT_EQ(describe(kDynamic)->ropes[0].inverse_frequencies,
+            describe("")->ropes[0].inverse_frequencies);
   EXPECT_EQ(describe(kDynamic)->max_positions, 1024u);
   EXPECT_EQ(error_of(kDynamic, 2048), "a context of 2048 tokens is more than the model's 1024");
 }
 
 TEST(Rope, LongropeChoosesItsFactorsByTheServedContext_MOD2) {
-  const char* const kLong = R"("original_max_position_embeddings": 128, "rope_scaling": {"type": "su", "short_factor": [1,1,1,1,1,1,1,2],
+  const char* const kLong =
+      R"("original_max_position_embeddings": 128, "rope_scaling": {"type": "su", "short_factor": [1,1,1,1,1,1,1,2],
     "long_factor": [4,4,4,4,4,4,4,4]})";
-  const auto whole = describe(kLong), at_original = describe(kLong, 128), beyond = describe(kLong, 129);
+  const auto whole = describe(kLong), at_original = describe(kLong, 128),
+             beyond = describe(kLong, 129);
   ASSERT_TRUE(whole && at_original && beyond);
   EXPECT_EQ(whole->rope_choice, "longrope:long");
   EXPECT_EQ(beyond->rope_choice, "longrope:long");
@@ -256,7 +383,8 @@ TEST(Rope, LongropeChoosesItsFactorsByTheServedContext_MOD2) {
   EXPECT_DOUBLE_EQ(whole->ropes[0].inverse_frequencies[0], 0.25);
   EXPECT_DOUBLE_EQ(at_original->ropes[0].inverse_frequencies[0], 1.0);
   // 1024 / 128 = 8: sqrt(1 + ln 8 / ln 128), the same for both choices.
-  EXPECT_NEAR(whole->ropes[0].attention_factor, std::sqrt(1.0 + std::log(8.0) / std::log(128.0)), 1e-15);
+  EXPECT_NEAR(whole->ropes[0].attention_factor, std::sqrt(1.0 + std::log(8.0) / std::log(128.0)),
+              1e-15);
   EXPECT_EQ(whole->ropes[0].attention_factor, at_original->ropes[0].attention_factor);
 }
 

@@ -1,6 +1,7 @@
-// DecoderConfig: the data sheet of a decoder model: sizes, per-layer facts, multipliers and the names of its tensors. A
-// family fills it from config.json, the one graph of model/ runs it. Values only; every number is within the bounds of
-// detail/config_reader.h, so nothing that reads a sheet checks it again.
+// DecoderConfig: the data sheet of a decoder model: sizes, per-layer facts, multipliers and the
+// names of its tensors. A family fills it from config.json, the one graph of model/ runs it. Values
+// only; every number is within the bounds of detail/config_reader.h, so nothing that reads a sheet
+// checks it again.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,13 @@ struct AttentionSpec {
   std::uint32_t n_heads = 0;
   std::uint32_t n_kv_heads = 0;  // divides n_heads
   std::uint32_t head_dim = 0;
-  float scale = 0.0f;             // on q·k
-  float softcap = 0.0f;           // on scores; 0: none
-  std::uint32_t window = 0;       // 0: full attention
-  std::optional<std::uint32_t> rope;  // index into DecoderConfig::ropes; none: no positions in this layer
+  float scale = 0.0f;        // on q·k
+  float softcap = 0.0f;      // on scores; 0: none
+  std::uint32_t window = 0;  // 0: full attention
+  std::optional<std::uint32_t>
+      rope;  // index into DecoderConfig::ropes; none: no positions in this layer
   QkNorm qk_norm = QkNorm::none;
-  bool fused_qkv = false;         // stored as one qkv_proj
+  bool fused_qkv = false;  // stored as one qkv_proj
   bool qkv_bias = false;
   bool out_bias = false;
 
@@ -35,10 +37,10 @@ struct AttentionSpec {
   std::uint32_t qkv_width() const noexcept { return q_width() + 2 * kv_width(); }
 };
 
-struct MlpSpec {                  // down(act(gate(x)) ⊙ up(x))
+struct MlpSpec {  // down(act(gate(x)) ⊙ up(x))
   std::uint32_t intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
-  bool fused_gate_up = false;     // stored as one gate_up_proj
+  bool fused_gate_up = false;  // stored as one gate_up_proj
   bool bias = false;
 };
 
@@ -83,20 +85,22 @@ struct LayerNames {
 };
 
 struct DecoderConfig {
-  std::string family;                  // "llama"
+  std::string family;  // "llama"
   std::uint32_t hidden = 0;
   std::uint32_t vocab = 0;
-  std::uint32_t max_positions = 0;     // served: at most what the model allows
-  std::uint32_t n_draft_layers = 0;    // layers stored behind the last one for drafting, left unread (MOD-63)
+  std::uint32_t max_positions = 0;  // served: at most what the model allows
+  std::uint32_t n_draft_layers =
+      0;  // layers stored behind the last one for drafting, left unread (MOD-63)
   std::vector<LayerSpec> layers;
   std::vector<RopeSpec> ropes;
-  std::string rope_choice;             // "longrope:long", "longrope:short" or empty: part of numerics_id (MOD-2)
+  std::string
+      rope_choice;  // "longrope:long", "longrope:short" or empty: part of numerics_id (MOD-2)
   LayerNames names;
   float norm_eps = 0.0f;
-  bool norm_plus_one = false;          // stored norm weights are centred on zero
-  bool tied_head = false;              // the output head is the embedding table
+  bool norm_plus_one = false;  // stored norm weights are centred on zero
+  bool tied_head = false;      // the output head is the embedding table
   float embedding_scale = 1.0f;
-  float residual_scale = 1.0f;         // on what a block adds to the residual stream
+  float residual_scale = 1.0f;  // on what a block adds to the residual stream
   float logit_scale = 1.0f;
   float logit_softcap = 0.0f;
 };

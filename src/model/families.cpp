@@ -9,12 +9,14 @@ namespace {
 
 std::string supported_model_types() {
   std::string out;
-  for (const ModelFamily& family : kFamilies) out.append(out.empty() ? "" : ", ").append(family.model_type);
+  for (const ModelFamily& family : kFamilies)
+    out.append(out.empty() ? "" : ", ").append(family.model_type);
   return out;
 }
 
 const ModelFamily* family_where(std::string_view ModelFamily::*member, std::string_view value) {
-  const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const ModelFamily& f) { return f.*member == value; });
+  const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                   [&](const ModelFamily& f) { return f.*member == value; });
   return found == std::end(kFamilies) ? nullptr : found;
 }
 
@@ -25,22 +27,25 @@ std::string first_architecture(const json::Value& config) {
   return name ? *name : std::string();
 }
 
-// Wrappers (vision) and remaps carry an architecture of their own around a known text model; a bare trunk or a
-// classifier of a known type has no head to generate with.
+// Wrappers (vision) and remaps carry an architecture of their own around a known text model; a bare
+// trunk or a classifier of a known type has no head to generate with.
 bool generates(std::string_view architecture) {
-  return architecture.empty() || architecture.ends_with("ForCausalLM") || architecture.ends_with("ForConditionalGeneration");
+  return architecture.empty() || architecture.ends_with("ForCausalLM") ||
+         architecture.ends_with("ForConditionalGeneration");
 }
 
 }  // namespace
 
 Result<const ModelFamily*> find_family(const json::Value& config) {
   const std::string architecture = first_architecture(config);
-  if (const ModelFamily* family = family_where(&ModelFamily::architecture, architecture)) return family;
+  if (const ModelFamily* family = family_where(&ModelFamily::architecture, architecture))
+    return family;
   const std::string model_type = config.string_or("model_type", "");
   const ModelFamily* family = family_where(&ModelFamily::model_type, model_type);
   if (family && generates(architecture)) return family;
   const std::string& name = family || model_type.empty() ? architecture : model_type;
-  return unsupported("unsupported model type '" + name + "'; supported: " + supported_model_types());
+  return unsupported("unsupported model type '" + name +
+                     "'; supported: " + supported_model_types());
 }
 
 Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint32_t max_context) {
@@ -48,11 +53,12 @@ Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint
   const ConfigReader config(files, max_context);
   DecoderConfig decoder = family->describe(config);
   if (!config.status()) {
-    return Error{config.status().error().code, files.path().string() + ": " + config.status().error().what};
+    return Error{config.status().error().code,
+                 files.path().string() + ": " + config.status().error().what};
   }
   if (max_context > decoder.max_positions) {
-    return invalid("a context of " + std::to_string(max_context) + " tokens is more than the model's " +
-                   std::to_string(decoder.max_positions));
+    return invalid("a context of " + std::to_string(max_context) +
+                   " tokens is more than the model's " + std::to_string(decoder.max_positions));
   }
   if (max_context) decoder.max_positions = max_context;
   decoder.family = family->name;
@@ -62,7 +68,9 @@ Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint
 KvList kv_list_of(const DecoderConfig& config) {
   KvList out;
   for (const LayerSpec& layer : config.layers) {
-    out.push_back({.n_kv_heads = layer.attention.n_kv_heads, .head_dim = layer.attention.head_dim, .window = layer.attention.window});
+    out.push_back({.n_kv_heads = layer.attention.n_kv_heads,
+                   .head_dim = layer.attention.head_dim,
+                   .window = layer.attention.window});
   }
   return out;
 }

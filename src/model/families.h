@@ -1,5 +1,6 @@
-// The model families: the only list. A family is one file in families/ that fills a DecoderConfig, and one line here:
-// function, architecture, model_type, whether a reference checkpoint proves it (else loading says `untested family`).
+// The model families: the only list. A family is one file in families/ that fills a DecoderConfig,
+// and one line here: function, architecture, model_type, whether a reference checkpoint proves it
+// (else loading says `untested family`).
 #pragma once
 
 #include <span>
@@ -11,19 +12,19 @@
 #include "model/decoder_config.h"
 
 // A macro because one line has to both declare the family's function and list it.
-#define KVASIR_MODEL_FAMILIES(FAMILY)                              \
-  FAMILY(llama, "LlamaForCausalLM", "llama", true)                 \
-  FAMILY(llama, "IQuestCoderForCausalLM", "iquestcoder", false)    \
-  FAMILY(mistral, "MistralForCausalLM", "mistral", true)           \
-  FAMILY(mixtral, "MixtralForCausalLM", "mixtral", true)           \
-  FAMILY(qwen2, "Qwen2ForCausalLM", "qwen2", true)                 \
-  FAMILY(qwen3, "Qwen3ForCausalLM", "qwen3", true)                 \
-  FAMILY(qwen3_moe, "Qwen3MoeForCausalLM", "qwen3_moe", true)      \
-  FAMILY(phi3, "Phi3ForCausalLM", "phi3", true)                    \
-  FAMILY(olmo2, "Olmo2ForCausalLM", "olmo2", true)                 \
-  FAMILY(glm4, "Glm4ForCausalLM", "glm4", true)                    \
-  FAMILY(glm4_moe, "Glm4MoeForCausalLM", "glm4_moe", true)         \
-  FAMILY(granite, "GraniteForCausalLM", "granite", true)           \
+#define KVASIR_MODEL_FAMILIES(FAMILY)                           \
+  FAMILY(llama, "LlamaForCausalLM", "llama", true)              \
+  FAMILY(llama, "IQuestCoderForCausalLM", "iquestcoder", false) \
+  FAMILY(mistral, "MistralForCausalLM", "mistral", true)        \
+  FAMILY(mixtral, "MixtralForCausalLM", "mixtral", true)        \
+  FAMILY(qwen2, "Qwen2ForCausalLM", "qwen2", true)              \
+  FAMILY(qwen3, "Qwen3ForCausalLM", "qwen3", true)              \
+  FAMILY(qwen3_moe, "Qwen3MoeForCausalLM", "qwen3_moe", true)   \
+  FAMILY(phi3, "Phi3ForCausalLM", "phi3", true)                 \
+  FAMILY(olmo2, "Olmo2ForCausalLM", "olmo2", true)              \
+  FAMILY(glm4, "Glm4ForCausalLM", "glm4", true)                 \
+  FAMILY(glm4_moe, "Glm4MoeForCausalLM", "glm4_moe", true)      \
+  FAMILY(granite, "GraniteForCausalLM", "granite", true)        \
   FAMILY(smollm3, "SmolLM3ForCausalLM", "smollm3", true)
 
 namespace kvasir::model {
@@ -50,11 +51,12 @@ struct ModelFamily {
 inline constexpr ModelFamily kFamilies[] = {KVASIR_MODEL_FAMILIES(KVASIR_LIST_FAMILY)};
 #undef KVASIR_LIST_FAMILY
 
-// By architecture when config.json names a known one, else by model_type. Errc::unsupported with MOD-5's text.
+// By architecture when config.json names a known one, else by model_type. Errc::unsupported with
+// MOD-5's text.
 Result<const ModelFamily*> find_family(const json::Value& config);
 
-// The data sheet of a model on disk, without touching its weights. max_context: positions to serve, 0 = the model's
-// own; more than the model allows is refused.
+// The data sheet of a model on disk, without touching its weights. max_context: positions to serve,
+// 0 = the model's own; more than the model allows is refused.
 Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint32_t max_context);
 
 }  // namespace kvasir::model

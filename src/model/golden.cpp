@@ -19,22 +19,27 @@ namespace {
 
 struct Golden {
   std::vector<TokenId> prompt;
-  std::vector<float> logits;    // [prompt, vocab]
+  std::vector<float> logits;  // [prompt, vocab]
   std::vector<TokenId> greedy;
 };
 
 // A tensor of 4-byte elements; the file may hold it unaligned.
 template <class T>
-Result<std::vector<T>> read_tensor(const formats::SafetensorsFile& file, const std::string& name, std::string_view dtype) {
+Result<std::vector<T>> read_tensor(const formats::SafetensorsFile& file,
+                                   const std::string& name,
+                                   std::string_view dtype) {
   const formats::SafeTensor* tensor = file.find(name);
   if (!tensor) return not_found("golden.safetensors: no tensor '" + name + "'");
-  if (tensor->dtype != dtype) return invalid("golden.safetensors: '" + name + "' is not " + std::string(dtype));
+  if (tensor->dtype != dtype)
+    return invalid("golden.safetensors: '" + name + "' is not " + std::string(dtype));
   std::vector<T> out(tensor->bytes.size() / sizeof(T));
   std::memcpy(out.data(), tensor->bytes.data(), out.size() * sizeof(T));
   return out;
 }
 
-Result<Golden> read_golden(const formats::SafetensorsFile& file, const std::string& k, std::uint32_t vocab) {
+Result<Golden> read_golden(const formats::SafetensorsFile& file,
+                           const std::string& k,
+                           std::uint32_t vocab) {
   Golden golden;
   KVASIR_TRY(golden.prompt, read_tensor<TokenId>(file, "prompt_" + k, "I32"));
   KVASIR_TRY(golden.logits, read_tensor<float>(file, "logits_" + k, "F32"));
@@ -42,7 +47,8 @@ Result<Golden> read_golden(const formats::SafetensorsFile& file, const std::stri
     KVASIR_TRY(golden.greedy, read_tensor<TokenId>(file, "greedy_" + k, "I32"));
   }
   if (golden.prompt.empty() || golden.logits.size() != golden.prompt.size() * vocab) {
-    return invalid("golden.safetensors: logits_" + k + " are not [" + std::to_string(golden.prompt.size()) + ", " + std::to_string(vocab) + "]");
+    return invalid("golden.safetensors: logits_" + k + " are not [" +
+                   std::to_string(golden.prompt.size()) + ", " + std::to_string(vocab) + "]");
   }
   return golden;
 }
@@ -75,7 +81,10 @@ class Run {
     std::vector<std::uint32_t> positions(n), wanted(n);
     std::iota(positions.begin(), positions.end(), kv_.length(0));
     std::iota(wanted.begin(), wanted.end(), 0u);
-    KVASIR_TRY(const LogitsView logits, model_.forward({.tokens = tokens, .positions = positions, .kv = kv_.begin({&n, 1}), .wanted = wanted}));
+    KVASIR_TRY(const LogitsView logits, model_.forward({.tokens = tokens,
+                                                        .positions = positions,
+                                                        .kv = kv_.begin({&n, 1}),
+                                                        .wanted = wanted}));
     kv_.commit();
     return logits;
   }
@@ -90,11 +99,14 @@ class Difference {
   void add(std::span<const float> got, std::span<const float> reference) {
     for (std::size_t i = 0; i < got.size(); ++i) {
       const double d = std::abs(double(got[i]) - double(reference[i]));
-      difference_ = std::max(difference_, std::isfinite(d) ? d : std::numeric_limits<double>::infinity());
+      difference_ =
+          std::max(difference_, std::isfinite(d) ? d : std::numeric_limits<double>::infinity());
       reference_ = std::max(reference_, std::abs(double(reference[i])));
     }
   }
-  double relative() const { return difference_ / std::max(reference_, std::numeric_limits<double>::min()); }
+  double relative() const {
+    return difference_ / std::max(reference_, std::numeric_limits<double>::min());
+  }
 
  private:
   double difference_ = 0.0, reference_ = 0.0;
@@ -105,9 +117,15 @@ std::uint32_t chunk_of(const GoldenOptions& options, const Golden& golden) {
   return options.chunk_tokens ? std::min(options.chunk_tokens, whole) : whole;
 }
 
-Result<GoldenResult> check_prompt(Model& model, ops::Device& device, const Golden& golden, const std::string& k, const GoldenOptions& options) {
-  const auto n = static_cast<std::uint32_t>(golden.prompt.size()), n_greedy = static_cast<std::uint32_t>(golden.greedy.size());
-  const ContiguousKvShape shape{.max_tokens = n + n_greedy, .block_tokens = options.block_tokens, .type = options.kv_type};
+Result<GoldenResult> check_prompt(Model& model,
+                                  ops::Device& device,
+                                  const Golden& golden,
+                                  const std::string& k,
+                                  const GoldenOptions& options) {
+  const auto n = static_cast<std::uint32_t>(golden.prompt.size()),
+             n_greedy = static_cast<std::uint32_t>(golden.greedy.size());
+  const ContiguousKvShape shape{
+      .max_tokens = n + n_greedy, .block_tokens = options.block_tokens, .type = options.kv_type};
   KVASIR_TRY(ContiguousKv kv, ContiguousKv::make(device, model.kv_list(), shape));
   Run run(model, std::move(kv));
   GoldenResult out{.prompt = k, .n_tokens = n};
@@ -117,7 +135,8 @@ Result<GoldenResult> check_prompt(Model& model, ops::Device& device, const Golde
     const std::uint32_t count = std::min(chunk, n - at);
     KVASIR_TRY(const LogitsView logits, run.feed(std::span(golden.prompt).subspan(at, count)));
     const std::size_t size = std::size_t{count} * logits.vocab;
-    difference.add({logits.data, size}, std::span(golden.logits).subspan(std::size_t{at} * logits.vocab, size));
+    difference.add({logits.data, size},
+                   std::span(golden.logits).subspan(std::size_t{at} * logits.vocab, size));
     next = argmax(logits.row(count - 1));
   }
   out.relative_error = difference.relative();
@@ -133,9 +152,12 @@ Result<GoldenResult> check_prompt(Model& model, ops::Device& device, const Golde
 
 }  // namespace
 
-Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& folder, ops::Device& device, GoldenOptions options) {
+Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& folder,
+                                               ops::Device& device,
+                                               GoldenOptions options) {
   KVASIR_TRY(const formats::ModelFiles files, formats::ModelFiles::open(folder));
-  KVASIR_TRY(const formats::SafetensorsFile file, formats::SafetensorsFile::open(folder / "golden.safetensors"));
+  KVASIR_TRY(const formats::SafetensorsFile file,
+             formats::SafetensorsFile::open(folder / "golden.safetensors"));
   const auto prompts = prompts_of(file);
   if (prompts.empty()) return not_found((folder / "golden.safetensors").string() + ": no prompt_k");
   KVASIR_TRY(const DecoderConfig config, describe_model(files, 0));
@@ -146,7 +168,9 @@ Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& fold
     largest = std::max(largest, chunk_of(options, golden));
     goldens.emplace_back(k, std::move(golden));
   }
-  KVASIR_TRY(const auto model, Model::load(files, device, {.max_step_tokens = largest, .exact_f32 = options.exact_f32}));
+  KVASIR_TRY(
+      const auto model,
+      Model::load(files, device, {.max_step_tokens = largest, .exact_f32 = options.exact_f32}));
   std::vector<GoldenResult> out;
   for (const auto& [k, golden] : goldens) {
     KVASIR_TRY(GoldenResult result, check_prompt(*model, device, golden, k, options));

@@ -1,5 +1,6 @@
-// check_golden: runs a folder with model and golden.safetensors (prompt_k, logits_k, greedy_k for any k) on a device and
-// says how far its logits are from the reference and how many greedy tokens agree. For `kvasir verify` and tests.
+// check_golden: runs a folder with model and golden.safetensors (prompt_k, logits_k, greedy_k for
+// any k) on a device and says how far its logits are from the reference and how many greedy tokens
+// agree. For `kvasir verify` and tests.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,23 @@ struct GoldenOptions {
   DType kv_type = DType::f32;       // f32 or bf16
   std::uint32_t block_tokens = 64;  // power of two
   std::uint32_t chunk_tokens = 0;   // prompt tokens of a step; 0: the whole prompt
-  bool exact_f32 = true;
+  bool exact_f32 = false;           // as LoadOptions
   bool with_greedy = true;
 };
 
 struct GoldenResult {
-  std::string prompt;               // "5", "37" …: the k of prompt_k
+  std::string prompt;  // the k of prompt_k
   std::uint32_t n_tokens = 0;
-  double relative_error = 0.0;      // max |logit − reference| ÷ max |reference| over the prompt; NaN logits give infinity
-  std::uint32_t n_greedy = 0;       // reference tokens
-  std::uint32_t n_greedy_equal = 0; // of them equal before the first difference
+  double relative_error =
+      0.0;  // max |logit − reference| ÷ max |reference| over the prompt; NaN logits give infinity
+  std::uint32_t n_greedy = 0;        // reference tokens
+  std::uint32_t n_greedy_equal = 0;  // of them equal before the first difference
 };
 
-// One result a prompt, in ascending k. Errors: model or goldens cannot be read, no prompt in the file.
-Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& folder, ops::Device& device, GoldenOptions options);
+// One result a prompt, in ascending k. Errors: model or goldens cannot be read, no prompt in the
+// file.
+Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& folder,
+                                               ops::Device& device,
+                                               GoldenOptions options);
 
 }  // namespace kvasir::model

@@ -1,10 +1,12 @@
-// The reference checkpoints of the families on the oracle: logits within 1e-4 relative, greedy tokens equal (MOD-10…31).
+// The reference checkpoints of the families on the oracle: logits within 1e-4 relative, greedy
+// tokens equal (MOD-10…31).
+#include "model/golden.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "backend/ref/ref_device.h"
-#include "model/golden.h"
 
 namespace kvasir::model {
 namespace {
@@ -28,10 +30,30 @@ TEST_P(Golden, LogitsAreWithinTheBarAndGreedyTokensEqual) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         testing::Values("llama", "llama3-rope", "llama-yarn", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe", "phi3",
-                                         "olmo2", "glm4", "glm4-moe", "granite", "smollm3", "llama-hd64", "llama-hd80", "llama-hd128",
-                                         "llama-linear", "qwen3-hd256", "mistral-hd64", "phi3-longrope", "phi3-partial"),
+INSTANTIATE_TEST_SUITE_P(Models,
+                         Golden,
+                         testing::Values("llama",
+                                         "llama3-rope",
+                                         "llama-yarn",
+                                         "mistral",
+                                         "mixtral",
+                                         "qwen2",
+                                         "qwen3",
+                                         "qwen3-moe",
+                                         "phi3",
+                                         "olmo2",
+                                         "glm4",
+                                         "glm4-moe",
+                                         "granite",
+                                         "smollm3",
+                                         "llama-hd64",
+                                         "llama-hd80",
+                                         "llama-hd128",
+                                         "llama-linear",
+                                         "qwen3-hd256",
+                                         "mistral-hd64",
+                                         "phi3-longrope",
+                                         "phi3-partial"),
                          [](const auto& test) {
                            std::string name = test.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

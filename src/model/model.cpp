@@ -33,40 +33,60 @@ Result<StepLimits> limits_of(const LoadOptions& options) {
   if (options.max_step_tokens == 0 || options.max_step_tokens > kMaxStepTokens) {
     return invalid("max_step_tokens must be 1.." + std::to_string(kMaxStepTokens));
   }
-  return StepLimits{.max_step_tokens = options.max_step_tokens, .max_wanted = std::min(wanted, options.max_step_tokens)};
+  return StepLimits{.max_step_tokens = options.max_step_tokens,
+                    .max_wanted = std::min(wanted, options.max_step_tokens)};
 }
 
 void warn_if_untested(const formats::ModelFiles& files) {
   const auto family = find_family(files.config());
-  if (family && !(*family)->has_golden) log::warning("untested family: " + std::string((*family)->model_type));
+  if (family && !(*family)->has_golden)
+    log::warning("untested family: " + std::string((*family)->model_type));
 }
 
 std::string of_at_most(std::size_t n, std::string_view what, std::size_t limit) {
-  return std::to_string(n) + " " + std::string(what) + " in a step, at most " + std::to_string(limit);
+  return std::to_string(n) + " " + std::string(what) + " in a step, at most " +
+         std::to_string(limit);
 }
 
 Status check_kv(const KvList& list, std::span<const KvLayerView> views) {
-  if (views.size() != list.size()) return invalid("step has KV of " + std::to_string(views.size()) + " layers, the model " + std::to_string(list.size()));
+  if (views.size() != list.size())
+    return invalid("step has KV of " + std::to_string(views.size()) + " layers, the model " +
+                   std::to_string(list.size()));
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const KvLayerSpec given{.n_kv_heads = views[i].n_kv_heads, .head_dim = views[i].head_dim, .window = views[i].window};
-    if (given != list[i]) return invalid("KV of layer " + std::to_string(i) + " has another shape than the model's");
+    const KvLayerSpec given{.n_kv_heads = views[i].n_kv_heads,
+                            .head_dim = views[i].head_dim,
+                            .window = views[i].window};
+    if (given != list[i])
+      return invalid("KV of layer " + std::to_string(i) + " has another shape than the model's");
   }
   return {};
 }
 
-Status check_batch(const StepBatch& batch, const DecoderConfig& config, const KvList& list, const StepLimits& limits) {
+Status check_batch(const StepBatch& batch,
+                   const DecoderConfig& config,
+                   const KvList& list,
+                   const StepLimits& limits) {
   const std::size_t n = batch.tokens.size();
-  if (n > limits.max_step_tokens) return Error{Errc::capacity, of_at_most(n, "tokens", limits.max_step_tokens)};
-  if (batch.wanted.size() > limits.max_wanted) return Error{Errc::capacity, of_at_most(batch.wanted.size(), "wanted rows", limits.max_wanted)};
-  if (batch.positions.size() != n) return invalid("step has " + std::to_string(n) + " tokens, " + std::to_string(batch.positions.size()) + " positions");
+  if (n > limits.max_step_tokens)
+    return Error{Errc::capacity, of_at_most(n, "tokens", limits.max_step_tokens)};
+  if (batch.wanted.size() > limits.max_wanted)
+    return Error{Errc::capacity, of_at_most(batch.wanted.size(), "wanted rows", limits.max_wanted)};
+  if (batch.positions.size() != n)
+    return invalid("step has " + std::to_string(n) + " tokens, " +
+                   std::to_string(batch.positions.size()) + " positions");
   for (const TokenId token : batch.tokens) {
-    if (token >= config.vocab) return invalid("token " + std::to_string(token) + " is not in the vocabulary of " + std::to_string(config.vocab));
+    if (token >= config.vocab)
+      return invalid("token " + std::to_string(token) + " is not in the vocabulary of " +
+                     std::to_string(config.vocab));
   }
   for (const std::uint32_t position : batch.positions) {
-    if (position >= config.max_positions) return invalid("position " + std::to_string(position) + " is beyond the context of " + std::to_string(config.max_positions));
+    if (position >= config.max_positions)
+      return invalid("position " + std::to_string(position) + " is beyond the context of " +
+                     std::to_string(config.max_positions));
   }
   for (const std::uint32_t row : batch.wanted) {
-    if (row >= n) return invalid("wanted row " + std::to_string(row) + " of " + std::to_string(n) + " tokens");
+    if (row >= n)
+      return invalid("wanted row " + std::to_string(row) + " of " + std::to_string(n) + " tokens");
   }
   return check_kv(list, batch.kv);
 }
@@ -84,7 +104,8 @@ std::uint64_t products_per_token(const LayerSpec& layer, std::uint64_t hidden) {
 // Σ over the n tokens from position `context` on of the keys each one sees.
 std::uint64_t visible_keys(std::uint64_t n, std::uint64_t context, std::uint64_t window) {
   if (!window) return n * context + n * (n + 1) / 2;
-  const std::uint64_t growing = context >= window ? 0 : std::min(n, window - context);  // tokens before the window is full
+  const std::uint64_t growing =
+      context >= window ? 0 : std::min(n, window - context);  // tokens before the window is full
   return growing * context + growing * (growing + 1) / 2 + (n - growing) * window;
 }
 
@@ -101,13 +122,20 @@ std::uint64_t idle_expert_bytes(const MoeWeights& w, const MoeSpec& moe, std::ui
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
 
-Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files, ops::Device& device, LoadOptions options) {
+Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
+                                           ops::Device& device,
+                                           LoadOptions options) {
   KVASIR_TRY(DecoderConfig config, describe_model(files, options.max_context));
   KVASIR_TRY(const StepLimits limits, limits_of(options));
   warn_if_untested(files);
-  auto m = std::make_unique<Impl>(Impl{.device = device, .config = std::move(config), .kv_list = {}, .limits = limits,
+  auto m = std::make_unique<Impl>(Impl{.device = device,
+                                       .config = std::move(config),
+                                       .kv_list = {},
+                                       .limits = limits,
                                        .exact_f32 = options.exact_f32 || stores_only_f32(files),
-                                       .weights = {}, .ropes = {}, .scratch = {}});
+                                       .weights = {},
+                                       .ropes = {},
+                                       .scratch = {}});
   m->kv_list = kv_list_of(m->config);
   KVASIR_TRY(m->weights, load_weights(files, m->config, device, m->exact_f32, options.progress));
   m->weight_bytes = size_bytes(m->weights);
@@ -121,8 +149,10 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files, ops
 
 Result<LogitsView> Model::forward(const StepBatch& batch) {
   KVASIR_TRY_DO(check_batch(batch, impl_->config, impl_->kv_list, impl_->limits));
-  if (batch.tokens.empty()) return LogitsView{.data = nullptr, .n_rows = 0, .vocab = impl_->config.vocab};
-  return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->scratch).forward(batch);
+  if (batch.tokens.empty())
+    return LogitsView{.data = nullptr, .n_rows = 0, .vocab = impl_->config.vocab};
+  return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->scratch)
+      .forward(batch);
 }
 
 const KvList& Model::kv_list() const noexcept { return impl_->kv_list; }
@@ -149,21 +179,30 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
   cost.weight_bytes = impl_->weight_bytes;
   // Of an embedding table that is not the head as well, only the tokens' rows are read.
   const std::uint64_t table_bytes = impl_->weights.embedding->size_bytes();
-  if (impl_->weights.own_head) cost.weight_bytes -= table_bytes - std::min<std::uint64_t>(table_bytes, table_bytes / config.vocab * n_tokens);
+  if (impl_->weights.own_head)
+    cost.weight_bytes -=
+        table_bytes - std::min<std::uint64_t>(table_bytes, table_bytes / config.vocab * n_tokens);
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerSpec& layer = config.layers[i];
     const AttentionSpec& a = layer.attention;
-    const std::uint64_t keys_stored = a.window ? std::min<std::uint64_t>(a.window, std::uint64_t{context} + n_tokens) : std::uint64_t{context} + n_tokens;
+    const std::uint64_t keys_stored =
+        a.window ? std::min<std::uint64_t>(a.window, std::uint64_t{context} + n_tokens)
+                 : std::uint64_t{context} + n_tokens;
     cost.linear_flops += 2 * products_per_token(layer, config.hidden) * n_tokens;
-    cost.attention_flops += 4 * std::uint64_t{a.q_width()} * visible_keys(n_tokens, context, a.window);
+    cost.attention_flops +=
+        4 * std::uint64_t{a.q_width()} * visible_keys(n_tokens, context, a.window);
     cost.kv_bytes += 2 * (keys_stored + n_tokens) * a.kv_width() * size_of(kv_type);
-    if (layer.moe) cost.weight_bytes -= idle_expert_bytes(*impl_->weights.layers[i].moe, *layer.moe, n_tokens);
+    if (layer.moe)
+      cost.weight_bytes -= idle_expert_bytes(*impl_->weights.layers[i].moe, *layer.moe, n_tokens);
   }
   return cost;
 }
 
-std::uint64_t scratch_bytes(const DecoderConfig& config, std::uint32_t max_step_tokens, std::uint32_t max_wanted) {
-  return scratch_size_bytes(config, {.max_step_tokens = max_step_tokens, .max_wanted = max_wanted ? max_wanted : max_step_tokens});
+std::uint64_t scratch_bytes(const DecoderConfig& config,
+                            std::uint32_t max_step_tokens,
+                            std::uint32_t max_wanted) {
+  return scratch_size_bytes(config, {.max_step_tokens = max_step_tokens,
+                                     .max_wanted = max_wanted ? max_wanted : max_step_tokens});
 }
 
 }  // namespace kvasir::model

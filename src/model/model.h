@@ -1,5 +1,6 @@
-// Model: weights in a device's own layout and the graph that runs them, behind contract's Executor. Scratch memory is
-// taken once at load; a forward allocates nothing. Loaded and called by one thread (the engine's).
+// Model: weights in a device's own layout and the graph that runs them, behind contract's Executor.
+// Scratch memory is taken once at load; a forward allocates nothing. Loaded and called by one
+// thread (the engine's).
 #pragma once
 
 #include <cstdint>
@@ -21,25 +22,31 @@ struct LoadOptions {
   std::uint32_t max_step_tokens = 2048;  // tokens of one forward
   std::uint32_t max_wanted = 0;          // rows of logits of one forward; 0: max_step_tokens
   ProgressSink progress = {};            // "repacking weights", in stored bytes
-  bool exact_f32 = false;                // f32 activations; always so when the stored weights are all f32 (MOD-6)
+  bool exact_f32 = false;  // f32 activations; always so when the stored weights are all f32 (MOD-6)
 };
 
 // What one row costs in a step that feeds n_tokens tokens of it.
 struct StepCost {
   std::uint64_t linear_flops = 0;     // matrix products, the head for one token
   std::uint64_t attention_flops = 0;  // q·k and p·v over the visible keys
-  std::uint64_t weight_bytes = 0;     // packed weights read, each once; of experts as many as may be chosen
-  std::uint64_t kv_bytes = 0;         // keys and values read and written
+  std::uint64_t weight_bytes =
+      0;  // packed weights read, each once; of experts as many as may be chosen
+  std::uint64_t kv_bytes = 0;  // keys and values read and written
 };
 
 // Bytes of scratch a model takes at load, before it is loaded.
-std::uint64_t scratch_bytes(const DecoderConfig& config, std::uint32_t max_step_tokens, std::uint32_t max_wanted);
+std::uint64_t scratch_bytes(const DecoderConfig& config,
+                            std::uint32_t max_step_tokens,
+                            std::uint32_t max_wanted);
 
 class Model final : public Executor {
  public:
-  // Errors: unsupported model type, configuration out of bounds, a tensor missing, extra or misshapen (the first one is
-  // named, MOD-5), a device that refuses memory. `files` is needed during the call only.
-  static Result<std::unique_ptr<Model>> load(const formats::ModelFiles& files, ops::Device& device, LoadOptions options);
+  // Errors: unsupported model type, configuration out of bounds, a tensor missing, extra or
+  // misshapen (the first one is named, MOD-5), a device that refuses memory. `files` is needed
+  // during the call only.
+  static Result<std::unique_ptr<Model>> load(const formats::ModelFiles& files,
+                                             ops::Device& device,
+                                             LoadOptions options);
   ~Model() override;
 
   const KvList& kv_list() const noexcept override;
@@ -47,17 +54,20 @@ class Model final : public Executor {
   std::uint32_t max_positions() const noexcept override;
   std::uint32_t max_step_tokens() const noexcept override;
   std::uint32_t max_wanted() const noexcept;
-  // Refuses (and changes nothing) a batch beyond the limits above or a KV that is not of this model's shape.
+  // Refuses (and changes nothing) a batch beyond the limits above or a KV that is not of this
+  // model's shape.
   Result<LogitsView> forward(const StepBatch& batch) override;
 
   const DecoderConfig& config() const noexcept;
-  std::string_view rope_choice() const noexcept;   // belongs into numerics_id when not empty (MOD-2)
+  std::string_view rope_choice() const noexcept;  // belongs into numerics_id when not empty (MOD-2)
   bool exact_f32() const noexcept;
-  std::uint64_t weight_bytes() const noexcept;     // as packed, norms and biases included
+  std::uint64_t weight_bytes() const noexcept;  // as packed, norms and biases included
   std::uint64_t scratch_bytes() const noexcept;
   std::uint64_t rope_bytes() const noexcept;
   // context: positions already in the row's KV.
-  StepCost cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_type = DType::bf16) const noexcept;
+  StepCost cost(std::uint32_t n_tokens,
+                std::uint32_t context,
+                DType kv_type = DType::bf16) const noexcept;
 
  private:
   struct Impl;

@@ -1,4 +1,7 @@
-// Loading and running a model: what is refused (MOD-5), what is counted, and that a row's bits are its own (DESIGN §5).
+// Loading and running a model: what is refused (MOD-5), what is counted, and that a row's bits are
+// its own (DESIGN §5).
+#include "model/model.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,7 +12,6 @@
 #include "base/file.h"
 #include "model/detail/contiguous_kv.h"
 #include "model/families.h"
-#include "model/model.h"
 #include "model/testing/model_folder.h"
 
 namespace kvasir::model {
@@ -18,11 +20,13 @@ namespace {
 const std::filesystem::path kModels = std::filesystem::path(KVASIR_TEST_DATA) / "models";
 
 struct Loaded {
-  std::unique_ptr<ops::Device> device = backend::ref::make_ref_device(backend::ref::RefMode::oracle);
+  std::unique_ptr<ops::Device> device =
+      backend::ref::make_ref_device(backend::ref::RefMode::oracle);
   std::unique_ptr<Model> model;
 };
 
-Loaded load(const std::string& name, LoadOptions options = {.max_context = 256, .max_step_tokens = 64}) {
+Loaded load(const std::string& name,
+            LoadOptions options = {.max_context = 256, .max_step_tokens = 64}) {
   Loaded out;
   const auto files = formats::ModelFiles::open(kModels / name);
   EXPECT_TRUE(files) << files.error().what;
@@ -46,39 +50,52 @@ std::string llama_config(std::string_view change_from = "", std::string_view cha
   return text;
 }
 
-std::vector<TestTensor> llama_tensors() { return tensors_of(kModels / "llama" / "model.safetensors"); }
+std::vector<TestTensor> llama_tensors() {
+  return tensors_of(kModels / "llama" / "model.safetensors");
+}
 
 TestTensor& named(std::vector<TestTensor>& tensors, std::string_view name) {
-  return *std::find_if(tensors.begin(), tensors.end(), [&](const TestTensor& t) { return t.name == name; });
+  return *std::find_if(tensors.begin(), tensors.end(),
+                       [&](const TestTensor& t) { return t.name == name; });
 }
 
 TEST(Loading, NamesTheFirstMissingTensor_MOD5) {
   auto tensors = llama_tensors();
-  std::erase_if(tensors, [](const TestTensor& t) { return t.name == "model.layers.1.self_attn.k_proj.weight"; });
+  std::erase_if(tensors, [](const TestTensor& t) {
+    return t.name == "model.layers.1.self_attn.k_proj.weight";
+  });
   const ModelFolder folder(llama_config(), tensors);
-  EXPECT_NE(load_error(folder.path()).find("'model.layers.1.self_attn.k_proj.weight' is missing"), std::string::npos) << load_error(folder.path());
+  EXPECT_NE(load_error(folder.path()).find("'model.layers.1.self_attn.k_proj.weight' is missing"),
+            std::string::npos)
+      << load_error(folder.path());
 }
 
 TEST(Loading, NamesTheFirstExtraTensor_MOD5) {
   auto tensors = llama_tensors();
   tensors.push_back({"model.layers.0.self_attn.q_norm.weight", "F32", {4}, std::string(16, '\0')});
   const ModelFolder folder(llama_config(), tensors);
-  EXPECT_NE(load_error(folder.path()).find("'model.layers.0.self_attn.q_norm.weight' is not part of this model"), std::string::npos);
+  EXPECT_NE(load_error(folder.path())
+                .find("'model.layers.0.self_attn.q_norm.weight' is not part of this model"),
+            std::string::npos);
 }
 
 TEST(Loading, NamesAMisshapenTensor_MOD5) {
   auto tensors = llama_tensors();
   named(tensors, "model.layers.2.mlp.up_proj.weight").shape = {64, 96};
   const ModelFolder folder(llama_config(), tensors);
-  EXPECT_NE(load_error(folder.path()).find("'model.layers.2.mlp.up_proj.weight' has shape [64, 96]"), std::string::npos);
+  EXPECT_NE(
+      load_error(folder.path()).find("'model.layers.2.mlp.up_proj.weight' has shape [64, 96]"),
+      std::string::npos);
 }
 
 TEST(Loading, SkipsWhatAModelMayCarryUnread_MOD5) {
   auto tensors = llama_tensors();
-  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {8}, std::string(32, '\0')});
+  tensors.push_back(
+      {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {8}, std::string(32, '\0')});
   tensors.push_back({"mtp.fc.weight", "F32", {2, 2}, std::string(16, '\0')});
   tensors.push_back({"model.layers.3.eh_proj.weight", "F32", {2, 2}, std::string(16, '\0')});
-  const ModelFolder folder(llama_config("\"model_type\"", "\"num_nextn_predict_layers\": 1, \"model_type\""), tensors);
+  const ModelFolder folder(
+      llama_config("\"model_type\"", "\"num_nextn_predict_layers\": 1, \"model_type\""), tensors);
   EXPECT_EQ(load_error(folder.path()), "no error");
   const ModelFolder without(llama_config(), tensors);
   EXPECT_NE(load_error(without.path()).find("eh_proj"), std::string::npos);
@@ -86,10 +103,12 @@ TEST(Loading, SkipsWhatAModelMayCarryUnread_MOD5) {
 
 TEST(Loading, TiedEmbeddingsNeedNoHeadAndIgnoreACopy) {
   auto tensors = llama_tensors();
-  const ModelFolder with_copy(llama_config("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"), tensors);
+  const ModelFolder with_copy(
+      llama_config("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"), tensors);
   EXPECT_EQ(load_error(with_copy.path()), "no error");
   std::erase_if(tensors, [](const TestTensor& t) { return t.name == "lm_head.weight"; });
-  const ModelFolder tied(llama_config("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"), tensors);
+  const ModelFolder tied(
+      llama_config("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"), tensors);
   EXPECT_EQ(load_error(tied.path()), "no error");
   const ModelFolder untied(llama_config(), tensors);
   EXPECT_NE(load_error(untied.path()).find("'lm_head.weight' is missing"), std::string::npos);
@@ -119,7 +138,8 @@ TEST(Loading, KeepsF32WhenNothingElseIsStored_MOD6) {
   const ModelFolder folder(llama_config(), tensors);
   const auto files = formats::ModelFiles::open(folder.path());
   const auto device = backend::ref::make_ref_device(backend::ref::RefMode::oracle);
-  EXPECT_TRUE((*Model::load(*files, *device, {.max_context = 64, .max_step_tokens = 8}))->exact_f32());
+  EXPECT_TRUE(
+      (*Model::load(*files, *device, {.max_context = 64, .max_step_tokens = 8}))->exact_f32());
   EXPECT_FALSE(load("llama").model->exact_f32());
 }
 
@@ -132,7 +152,8 @@ TEST(Loading, CountsScratchBeforehand) {
 
 TEST(Forward, RefusesABatchBeyondItsLimits) {
   const Loaded llama = load("llama", {.max_context = 16, .max_step_tokens = 4, .max_wanted = 1});
-  auto kv = *ContiguousKv::make(*llama.device, llama.model->kv_list(), {.n_rows = 1, .max_tokens = 64});
+  auto kv =
+      *ContiguousKv::make(*llama.device, llama.model->kv_list(), {.n_rows = 1, .max_tokens = 64});
   const std::vector<TokenId> tokens{1, 2, 3, 4, 5}, unknown{288};
   const std::vector<std::uint32_t> positions{0, 1, 2, 3, 4}, late{16}, wanted{0, 1}, beyond{4};
   const std::uint32_t four = 4;
@@ -146,15 +167,20 @@ TEST(Forward, RefusesABatchBeyondItsLimits) {
   EXPECT_FALSE(llama.model->forward({first(tokens, 4), first(positions, 4), views.first(2), {}}));
   EXPECT_FALSE(llama.model->forward({unknown, first(positions, 1), views, {}}));
   EXPECT_FALSE(llama.model->forward({first(tokens, 1), late, views, {}}));
-  EXPECT_TRUE(llama.model->forward({first(tokens, 4), first(positions, 4), views, first(wanted, 1)}));
+  EXPECT_TRUE(
+      llama.model->forward({first(tokens, 4), first(positions, 4), views, first(wanted, 1)}));
 }
 
 // Feeds rows of one model; keeps the logits of every token.
 class Rows {
  public:
   Rows(Loaded& loaded, std::uint32_t n_rows, std::uint32_t block_tokens)
-      : loaded_(loaded), logits(n_rows),
-        kv_(*ContiguousKv::make(*loaded.device, loaded.model->kv_list(), {.n_rows = n_rows, .max_tokens = 128, .block_tokens = block_tokens})) {}
+      : loaded_(loaded),
+        logits(n_rows),
+        kv_(*ContiguousKv::make(
+            *loaded.device,
+            loaded.model->kv_list(),
+            {.n_rows = n_rows, .max_tokens = 128, .block_tokens = block_tokens})) {}
 
   void feed(const std::vector<std::vector<TokenId>>& rows) {
     std::vector<TokenId> tokens;
@@ -171,7 +197,8 @@ class Rows {
     kv_.commit();
     std::size_t at = 0;
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      for (std::size_t i = 0; i < rows[r].size(); ++i, ++at) logits[r].insert(logits[r].end(), out->row(at).begin(), out->row(at).end());
+      for (std::size_t i = 0; i < rows[r].size(); ++i, ++at)
+        logits[r].insert(logits[r].end(), out->row(at).begin(), out->row(at).end());
     }
   }
 
@@ -216,13 +243,60 @@ TEST_P(SameBits, ChunkedEqualsWholeAndBatchedEqualsAlone) {
   EXPECT_TRUE(same_bits(b_alone.logits[0], mixed.logits[1]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SameBits, testing::Values("llama", "qwen3-moe"),
-                         [](const auto& test) { return std::string(test.param) == "llama" ? "llama" : "qwen3_moe"; });
+INSTANTIATE_TEST_SUITE_P(Models,
+                         SameBits,
+                         testing::Values("llama", "qwen3-moe"),
+                         [](const auto& test) {
+                           return std::string(test.param) == "llama" ? "llama" : "qwen3_moe";
+                         });
+
+// MLX files stack the experts of a layer in one tensor; the bits are those of the model stored
+// apart.
+TEST(Loading, TakesExpertsStackedOrApart_MOD14_MOD18) {
+  auto tensors = tensors_of(kModels / "qwen3-moe" / "model.safetensors");
+  for (const std::string layer : {"0", "1", "2"}) {
+    for (const std::string part : {"gate_proj", "up_proj", "down_proj"}) {
+      TestTensor stack{
+          "model.layers." + layer + ".mlp.switch_mlp." + part + ".weight", "BF16", {8}, ""};
+      for (int e = 0; e < 8; ++e) {
+        const TestTensor& one = named(tensors, "model.layers." + layer + ".mlp.experts." +
+                                                   std::to_string(e) + "." + part + ".weight");
+        if (e == 0) stack.shape.insert(stack.shape.end(), one.shape.begin(), one.shape.end());
+        stack.bytes += one.bytes;
+      }
+      tensors.push_back(stack);
+    }
+  }
+  std::erase_if(tensors,
+                [](const TestTensor& t) { return t.name.find(".experts.") != std::string::npos; });
+  const ModelFolder folder(*read_file(kModels / "qwen3-moe" / "config.json", 1 << 20), tensors);
+  Loaded stacked, apart = load("qwen3-moe");
+  const auto files = formats::ModelFiles::open(folder.path());
+  auto model = Model::load(*files, *stacked.device, {.max_context = 256, .max_step_tokens = 64});
+  ASSERT_TRUE(model) << model.error().what;
+  stacked.model = *std::move(model);
+
+  Rows a(stacked, 1, 64), b(apart, 1, 64);
+  a.feed({some_tokens(20, 3)});
+  b.feed({some_tokens(20, 3)});
+
+  EXPECT_TRUE(same_bits(a.logits[0], b.logits[0]));
+}
+
+TEST(Loading, SaysWhenAFamilyHasNoReferenceCheckpoint_MOD5) {
+  const ModelFolder folder(llama_config("LlamaForCausalLM", "IQuestCoderForCausalLM"),
+                           llama_tensors());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(load_error(folder.path()), "no error");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("untested family: iquestcoder"),
+            std::string::npos);
+}
 
 TEST(Cost, CountsTheBytesAndOperationsOfAStep) {
   const Loaded llama = load("llama");
   const StepCost one = llama.model->cost(1, 99);
-  // A layer: q 64·64, k and v 32·64 each, o 64·64, three of 96·64; three layers, then the head 288·64.
+  // A layer: q 64·64, k and v 32·64 each, o 64·64, three of 96·64; three layers, then the head
+  // 288·64.
   EXPECT_EQ(one.linear_flops, 2u * (3 * (64 * 64 * 2 + 32 * 64 * 2 + 3 * 96 * 64) + 288 * 64));
   EXPECT_EQ(one.attention_flops, 3u * 4 * 64 * 100);
   EXPECT_EQ(one.kv_bytes, 3u * 2 * (100 + 1) * 32 * 2);
@@ -230,7 +304,8 @@ TEST(Cost, CountsTheBytesAndOperationsOfAStep) {
   EXPECT_EQ(llama.model->cost(2, 0).attention_flops, 3u * 4 * 64 * 3);
 
   const Loaded moe = load("qwen3-moe");
-  EXPECT_LT(moe.model->cost(1, 0).weight_bytes, moe.model->cost(4, 0).weight_bytes);  // 2 and at most 8 of 8 experts
+  EXPECT_LT(moe.model->cost(1, 0).weight_bytes,
+            moe.model->cost(4, 0).weight_bytes);  // 2 and at most 8 of 8 experts
 }
 
 }  // namespace

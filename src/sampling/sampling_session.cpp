@@ -202,8 +202,11 @@ Result<Sampled> SamplingSession::sample(std::span<const float> logits, std::uint
   }
   TokenId token = row.peak.token;
   if (s.options.temperature > 0) {
-    if (s.has_filters()) s.filter(s.own(row.x), row.norm, position);
-    token = detail::draw_token(row.x, s.options.temperature, s.seed, position);
+    if (s.has_filters()) {
+      s.filter(s.own(row.x), row.norm, position);
+      row.peak = detail::find_peak(row.x);  // XTC may have dropped it
+    }
+    token = detail::draw_token(row.x, row.peak, s.options.temperature, s.seed, position);
   }
   return Sampled{token, s.capture(token)};
 }

@@ -8,10 +8,13 @@ namespace {
 const json::Value kEmptyObject = json::Object{};
 
 std::string number_text(double x) {
-  return x == std::floor(x) && std::abs(x) < 1e15 ? std::to_string(static_cast<std::int64_t>(x)) : std::to_string(x);
+  return x == std::floor(x) && std::abs(x) < 1e15 ? std::to_string(static_cast<std::int64_t>(x))
+                                                  : std::to_string(x);
 }
 
-bool in_range(double x, double min, double max) noexcept { return x >= min && x <= max; }  // false for NaN
+bool in_range(double x, double min, double max) noexcept {
+  return x >= min && x <= max;
+}  // false for NaN
 
 }  // namespace
 
@@ -24,7 +27,8 @@ double ConfigObject::number(std::string_view name, double min, double max) const
   const json::Value* value = find(name);
   const auto x = value ? value->as_number() : std::nullopt;
   if (x && in_range(*x, min, max)) return *x;
-  refuse(name, value ? "must be a number from " + number_text(min) + " to " + number_text(max) : "is missing");
+  refuse(name, value ? "must be a number from " + number_text(min) + " to " + number_text(max)
+                     : "is missing");
   return min;
 }
 
@@ -38,7 +42,9 @@ std::uint32_t ConfigObject::count(std::string_view name, std::uint32_t max) cons
   return static_cast<std::uint32_t>(x);
 }
 
-std::uint32_t ConfigObject::count_or(std::string_view name, std::uint32_t other, std::uint32_t max) const {
+std::uint32_t ConfigObject::count_or(std::string_view name,
+                                     std::uint32_t other,
+                                     std::uint32_t max) const {
   if (!has(name)) return other;
   const double x = number(name, 0, max);
   if (x != std::floor(x)) refuse(name, "must be an integer");
@@ -61,7 +67,10 @@ std::string ConfigObject::text_or(std::string_view name, std::string_view other)
   return std::string(other);
 }
 
-std::vector<double> ConfigObject::numbers(std::string_view name, std::size_t n, double min, double max) const {
+std::vector<double> ConfigObject::numbers(std::string_view name,
+                                          std::size_t n,
+                                          double min,
+                                          double max) const {
   std::vector<double> out(n, min);
   const json::Value* value = find(name);
   const json::Array* array = value ? value->as_array() : nullptr;
@@ -83,7 +92,8 @@ std::vector<double> ConfigObject::numbers(std::string_view name, std::size_t n, 
 ConfigObject ConfigObject::object(std::string_view name) const {
   const json::Value* value = find(name);
   if (value && !value->is_object()) refuse(name, "must be an object");
-  return {value && value->is_object() ? *value : kEmptyObject, place_ + std::string(name) + ".", status_};
+  return {value && value->is_object() ? *value : kEmptyObject, place_ + std::string(name) + ".",
+          status_};
 }
 
 void ConfigObject::refuse(std::string_view name, std::string_view why) const {

@@ -1,6 +1,7 @@
-// ConfigReader: members of config.json as bounded numbers. The file is untrusted: whatever is missing, of another type
-// or out of bounds is refused by name. The first refusal is kept and a harmless value goes on, so that a family reads
-// like a data sheet; describe_model() asks status() once at the end.
+// ConfigReader: members of config.json as bounded numbers. The file is untrusted: whatever is
+// missing, of another type or out of bounds is refused by name. The first refusal is kept and a
+// harmless value goes on, so that a family reads like a data sheet; describe_model() asks status()
+// once at the end.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace kvasir::model {
 inline constexpr std::uint32_t kMaxLayers = 4096;
 inline constexpr std::uint32_t kMaxHeads = 4096;
 inline constexpr std::uint32_t kMaxHeadDim = 4096;
-inline constexpr std::uint32_t kMaxWidth = 1u << 20;      // hidden, intermediate, n_heads · head_dim
+inline constexpr std::uint32_t kMaxWidth = 1u << 20;  // hidden, intermediate, n_heads · head_dim
 inline constexpr std::uint32_t kMaxVocab = 1u << 24;
 inline constexpr std::uint32_t kMaxPositions = 1u << 28;
 inline constexpr std::uint32_t kMaxExperts = 4096;
@@ -30,12 +31,17 @@ class ConfigObject {
   const json::Value* find(std::string_view name) const noexcept;
   bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
   std::uint32_t count(std::string_view name, std::uint32_t max) const;  // required, 1..max
-  std::uint32_t count_or(std::string_view name, std::uint32_t other, std::uint32_t max) const;  // 0..max
+  std::uint32_t count_or(std::string_view name,
+                         std::uint32_t other,
+                         std::uint32_t max) const;  // 0..max
   double number(std::string_view name, double min, double max) const;
   double number_or(std::string_view name, double other, double min, double max) const;
   bool flag_or(std::string_view name, bool other) const;
   std::string text_or(std::string_view name, std::string_view other) const;
-  std::vector<double> numbers(std::string_view name, std::size_t n, double min, double max) const;  // n of them
+  std::vector<double> numbers(std::string_view name,
+                              std::size_t n,
+                              double min,
+                              double max) const;     // n of them
   ConfigObject object(std::string_view name) const;  // empty when absent
 
   void refuse(std::string_view name, std::string_view why) const;

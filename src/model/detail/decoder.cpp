@@ -15,7 +15,10 @@ void Decoder::embed(std::span<const TokenId> tokens) {
   n_tokens_ = static_cast<std::uint32_t>(tokens.size());
   residual_ = scratch_.residual.rows(0, n_tokens_);
   branch_ = scratch_.branch.rows(0, n_tokens_);
-  ops_.embed(device_, {.tokens = tokens, .table = weights_.embedding.get(), .scale = config_.embedding_scale, .out = residual_});
+  ops_.embed(device_, {.tokens = tokens,
+                       .table = weights_.embedding.get(),
+                       .scale = config_.embedding_scale,
+                       .out = residual_});
 }
 
 void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
@@ -32,7 +35,13 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
 
   const MatView attended = first_rows(scratch_.attended, a.q_width());
   ops_.kv_append(device_, {.k = k, .v = v, .kv = kv});
-  ops_.attention(device_, {.q = q, .kv = kv, .n_heads = a.n_heads, .scale = a.scale, .softcap = a.softcap, .sinks = nullptr, .out = attended});
+  ops_.attention(device_, {.q = q,
+                           .kv = kv,
+                           .n_heads = a.n_heads,
+                           .scale = a.scale,
+                           .softcap = a.softcap,
+                           .sinks = nullptr,
+                           .out = attended});
   linear(w.attention.out, attended, branch_);
   add_branch(w.attention_out);
 }
@@ -59,7 +68,8 @@ LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
   rms_norm(weights_.norm, rows, rows);
   ops_.linear(device_, {.x = rows, .weight = &weights_.head(), .bias = nullptr, .out = logits});
   if (config_.logit_scale != 1.0f || config_.logit_softcap > 0.0f) {
-    ops_.scale(device_, {.x = logits, .alpha = config_.logit_scale, .softcap = config_.logit_softcap});
+    ops_.scale(device_,
+               {.x = logits, .alpha = config_.logit_scale, .softcap = config_.logit_softcap});
   }
   return {.data = logits.data, .n_rows = n_wanted, .vocab = config_.vocab};
 }
@@ -70,7 +80,10 @@ MatView Decoder::project_qkv(const LayerSpec& spec, const LayerWeights& w, Const
   return qkv;
 }
 
-void Decoder::norm_and_rotate(const AttentionSpec& a, const AttentionWeights& w, MatView q, MatView k,
+void Decoder::norm_and_rotate(const AttentionSpec& a,
+                              const AttentionWeights& w,
+                              MatView q,
+                              MatView k,
                               std::span<const std::uint32_t> positions) {
   if (a.qk_norm != QkNorm::none) {
     rms_norm(w.q_norm, q, q);
@@ -92,11 +105,18 @@ void Decoder::rotate(const AttentionSpec& a, MatView x, std::span<const std::uin
                       .sin = rope.sin});
 }
 
-void Decoder::gated_mlp(const MlpWeights& w, ops::Activation activation, std::uint32_t intermediate, ConstMatView in, MatView out) {
+void Decoder::gated_mlp(const MlpWeights& w,
+                        ops::Activation activation,
+                        std::uint32_t intermediate,
+                        ConstMatView in,
+                        MatView out) {
   const MatView gate_up = first_rows(scratch_.gate_up, 2 * intermediate);
   const MatView gate = gate_up.columns(0, intermediate);
   side_by_side(w.gate_up, in, gate_up);
-  ops_.act_mul(device_, {.gate = gate, .up = gate_up.columns(intermediate, intermediate), .activation = activation, .out = gate});
+  ops_.act_mul(device_, {.gate = gate,
+                         .up = gate_up.columns(intermediate, intermediate),
+                         .activation = activation,
+                         .out = gate});
   linear(w.down, gate, out);
 }
 
@@ -106,16 +126,17 @@ void Decoder::experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, 
   const std::span<std::uint32_t> chosen = scratch_.experts.first(n_choices);
   const std::span<float> weights = scratch_.expert_weights.first(n_choices);
   linear(w.router, in, logits);
-  ops_.moe_route(device_, {.logits = logits,
-                           .score = moe.score,
-                           .selection_bias = w.selection_bias.empty() ? nullptr : w.selection_bias.data(),
-                           .top_k = moe.top_k,
-                           .n_groups = moe.n_groups,
-                           .topk_groups = moe.topk_groups,
-                           .renormalize = moe.renormalize,
-                           .scale = moe.scale,
-                           .experts = chosen,
-                           .weights = weights});
+  ops_.moe_route(device_,
+                 {.logits = logits,
+                  .score = moe.score,
+                  .selection_bias = w.selection_bias.empty() ? nullptr : w.selection_bias.data(),
+                  .top_k = moe.top_k,
+                  .n_groups = moe.n_groups,
+                  .topk_groups = moe.topk_groups,
+                  .renormalize = moe.renormalize,
+                  .scale = moe.scale,
+                  .experts = chosen,
+                  .weights = weights});
   ops_.moe_experts(device_, {.x = in,
                              .experts = chosen,
                              .weights = weights,
@@ -131,7 +152,10 @@ void Decoder::experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, 
 }
 
 void Decoder::linear(const Linear& w, ConstMatView in, MatView out) {
-  ops_.linear(device_, {.x = in, .weight = w.weight.get(), .bias = w.bias.empty() ? nullptr : w.bias.data(), .out = out});
+  ops_.linear(device_, {.x = in,
+                        .weight = w.weight.get(),
+                        .bias = w.bias.empty() ? nullptr : w.bias.data(),
+                        .out = out});
 }
 
 void Decoder::side_by_side(const SideBySide& parts, ConstMatView in, MatView out) {
@@ -145,7 +169,9 @@ void Decoder::side_by_side(const SideBySide& parts, ConstMatView in, MatView out
 // One group is as wide as the weight: a whole row, or a head.
 void Decoder::rms_norm(const Vector& weight, ConstMatView in, MatView out) {
   const auto group = static_cast<std::uint32_t>(weight.size());
-  ops_.rms_norm(device_, {.x = in, .weight = weight.data(), .group = group, .eps = config_.norm_eps, .out = out});
+  ops_.rms_norm(
+      device_,
+      {.x = in, .weight = weight.data(), .group = group, .eps = config_.norm_eps, .out = out});
 }
 
 // A block's input: the residual stream, normed where the family norms before its blocks.

@@ -1,5 +1,6 @@
-// Decoder: the forward pass of every decoder family: embed, layers, final norm, head. What differs between families is
-// in the DecoderConfig. Nothing here fails or allocates: the batch was checked, the scratch is large enough.
+// Decoder: the forward pass of every decoder family: embed, layers, final norm, head. What differs
+// between families is in the DecoderConfig. Nothing here fails or allocates: the batch was checked,
+// the scratch is large enough.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,17 @@ namespace kvasir::model {
 
 class Decoder {
  public:
-  Decoder(ops::Device& device, const DecoderConfig& config, const DecoderWeights& weights, const std::vector<RopeTable>& ropes,
+  Decoder(ops::Device& device,
+          const DecoderConfig& config,
+          const DecoderWeights& weights,
+          const std::vector<RopeTable>& ropes,
           Scratch& scratch)
-      : device_(device), ops_(device.ops()), config_(config), weights_(weights), ropes_(ropes), scratch_(scratch) {}
+      : device_(device),
+        ops_(device.ops()),
+        config_(config),
+        weights_(weights),
+        ropes_(ropes),
+        scratch_(scratch) {}
 
   LogitsView forward(const StepBatch& batch);
 
@@ -29,9 +38,17 @@ class Decoder {
   LogitsView head(std::span<const std::uint32_t> wanted);
 
   MatView project_qkv(const LayerSpec& spec, const LayerWeights& w, ConstMatView in);
-  void norm_and_rotate(const AttentionSpec& a, const AttentionWeights& w, MatView q, MatView k, std::span<const std::uint32_t> positions);
+  void norm_and_rotate(const AttentionSpec& a,
+                       const AttentionWeights& w,
+                       MatView q,
+                       MatView k,
+                       std::span<const std::uint32_t> positions);
   void rotate(const AttentionSpec& a, MatView x, std::span<const std::uint32_t> positions);
-  void gated_mlp(const MlpWeights& w, ops::Activation activation, std::uint32_t intermediate, ConstMatView in, MatView out);
+  void gated_mlp(const MlpWeights& w,
+                 ops::Activation activation,
+                 std::uint32_t intermediate,
+                 ConstMatView in,
+                 MatView out);
   void experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, MatView out);
 
   void linear(const Linear& w, ConstMatView in, MatView out);
@@ -39,7 +56,9 @@ class Decoder {
   void rms_norm(const Vector& weight, ConstMatView in, MatView out);
   ConstMatView normed_or_residual(const Vector& weight);
   void add_branch(const Vector& norm_after);
-  MatView first_rows(MatView m, std::uint32_t n_cols) const { return m.rows(0, n_tokens_).columns(0, n_cols); }
+  MatView first_rows(MatView m, std::uint32_t n_cols) const {
+    return m.rows(0, n_tokens_).columns(0, n_cols);
+  }
 
   ops::Device& device_;
   const ops::OpTable& ops_;

@@ -10,18 +10,22 @@ namespace {
 constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
 
 ops::Activation read_activation(const ConfigReader& config) {
-  const std::string name = config.text_or("hidden_act", config.text_or("hidden_activation", "silu"));
+  const std::string name =
+      config.text_or("hidden_act", config.text_or("hidden_activation", "silu"));
   if (name == "silu" || name == "swish") return ops::Activation::silu;
   if (name == "gelu") return ops::Activation::gelu;
-  if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast") return ops::Activation::gelu_tanh;
-  config.refuse("hidden_act", "'" + name + "' is not supported; supported: silu, gelu, gelu_pytorch_tanh");
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast")
+    return ops::Activation::gelu_tanh;
+  config.refuse("hidden_act",
+                "'" + name + "' is not supported; supported: silu, gelu, gelu_pytorch_tanh");
   return ops::Activation::silu;
 }
 
 AttentionSpec read_attention(const ConfigReader& config, std::uint32_t hidden) {
   AttentionSpec a;
   a.n_heads = config.count("num_attention_heads", kMaxHeads);
-  a.n_kv_heads = config.has("num_key_value_heads") ? config.count("num_key_value_heads", kMaxHeads) : a.n_heads;
+  a.n_kv_heads = config.has("num_key_value_heads") ? config.count("num_key_value_heads", kMaxHeads)
+                                                   : a.n_heads;
   if (a.n_heads % a.n_kv_heads != 0) {
     config.refuse("num_attention_heads", "must be a multiple of num_key_value_heads");
     a.n_kv_heads = a.n_heads;
@@ -30,7 +34,8 @@ AttentionSpec read_attention(const ConfigReader& config, std::uint32_t hidden) {
     a.head_dim = config.count("head_dim", kMaxHeadDim);
   } else {
     a.head_dim = std::max(hidden / a.n_heads, 1u);
-    if (hidden % a.n_heads != 0) config.refuse("hidden_size", "must be a multiple of num_attention_heads");
+    if (hidden % a.n_heads != 0)
+      config.refuse("hidden_size", "must be a multiple of num_attention_heads");
   }
   if (a.head_dim > kMaxHeadDim || std::uint64_t{a.n_heads} * a.head_dim > kMaxWidth) {
     config.refuse("head_dim", "makes heads too large");
@@ -40,8 +45,11 @@ AttentionSpec read_attention(const ConfigReader& config, std::uint32_t hidden) {
   return a;
 }
 
-// The layer's type by name: layer_types, else a pattern (every n-th layer is full), else the family's rule. Missing = full.
-std::vector<std::string_view> read_layer_types(const ConfigReader& config, const FamilyTraits& traits, std::uint32_t n_layers) {
+// The layer's type by name: layer_types, else a pattern (every n-th layer is full), else the
+// family's rule. Missing = full.
+std::vector<std::string_view> read_layer_types(const ConfigReader& config,
+                                               const FamilyTraits& traits,
+                                               std::uint32_t n_layers) {
   std::vector<std::string_view> out(n_layers, kFull);
   if (config.has("layer_types")) {
     const json::Array* types = config.find("layer_types")->as_array();
@@ -51,7 +59,8 @@ std::vector<std::string_view> read_layer_types(const ConfigReader& config, const
       const std::string* type = (*types)[i].as_string();
       if (type && *type == kSliding) out[i] = kSliding;
       if (!type || (*type != kSliding && *type != kFull)) {
-        config.refuse("layer_types", "has '" + (type ? *type : "?") + "', supported here: full_attention, sliding_attention");
+        config.refuse("layer_types", "has '" + (type ? *type : "?") +
+                                         "', supported here: full_attention, sliding_attention");
       }
     }
     return out;
@@ -73,10 +82,13 @@ class Ropes {
     per_type_ = rope.has(kFull) || rope.has(kSliding);
   }
   std::uint32_t index_of(std::string_view layer_type, std::uint32_t head_dim) {
-    const auto [it, is_new] = index_.try_emplace(per_type_ ? layer_type : std::string_view(), decoder_.ropes.size());
+    const auto [it, is_new] =
+        index_.try_emplace(per_type_ ? layer_type : std::string_view(), decoder_.ropes.size());
     if (!is_new) return it->second;
     RopeReading reading = read_rope(config_, layer_type, head_dim, defaults_);
-    decoder_.max_positions = decoder_.ropes.empty() ? reading.max_positions : std::min(decoder_.max_positions, reading.max_positions);
+    decoder_.max_positions = decoder_.ropes.empty()
+                                 ? reading.max_positions
+                                 : std::min(decoder_.max_positions, reading.max_positions);
     if (!reading.choice.empty()) decoder_.rope_choice = std::move(reading.choice);
     decoder_.ropes.push_back(std::move(reading.spec));
     return it->second;
@@ -119,9 +131,12 @@ std::uint32_t read_window(const ConfigReader& config) {
   return window >= config.count("max_position_embeddings", kMaxPositions) ? 0 : window;
 }
 
-bool read_bias(const ConfigReader& config, std::string_view flag, std::string_view first_layer_tensor) {
+bool read_bias(const ConfigReader& config,
+               std::string_view flag,
+               std::string_view first_layer_tensor) {
   const bool is_stored = config.files().has("model.layers.0." + std::string(first_layer_tensor));
-  return config.files().container() == formats::Container::gguf ? is_stored : config.flag_or(flag, is_stored);
+  return config.files().container() == formats::Container::gguf ? is_stored
+                                                                : config.flag_or(flag, is_stored);
 }
 
 void set_biases(const ConfigReader& config, DecoderConfig& decoder) {
@@ -151,7 +166,8 @@ MoeSpec read_softmax_moe(const ConfigReader& config, std::string_view intermedia
   if (!moe.n_experts) config.refuse("num_experts", "is missing");
   moe.n_experts = std::max(moe.n_experts, 1u);
   moe.top_k = config.count("num_experts_per_tok", kMaxExperts);
-  if (moe.top_k > moe.n_experts) config.refuse("num_experts_per_tok", "must not exceed the number of experts");
+  if (moe.top_k > moe.n_experts)
+    config.refuse("num_experts_per_tok", "must not exceed the number of experts");
   moe.top_k = std::min(moe.top_k, moe.n_experts);
   moe.intermediate = config.count(intermediate_name, kMaxWidth);
   moe.activation = read_activation(config);
@@ -164,17 +180,23 @@ MoeSpec read_deepseek_moe(const ConfigReader& config) {
   moe.has_selection_bias = true;
   moe.renormalize = config.flag_or("norm_topk_prob", true);
   moe.scale = static_cast<float>(config.number_or("routed_scaling_factor", 1.0, 1e-6, 1e6));
-  const auto one_or_more = [&](std::string_view name) { return config.has(name) ? config.count(name, kMaxExperts) : 1; };
+  const auto one_or_more = [&](std::string_view name) {
+    return config.has(name) ? config.count(name, kMaxExperts) : 1;
+  };
   moe.n_groups = one_or_more("n_group");
   moe.topk_groups = one_or_more("topk_group");
-  const std::uint32_t group = moe.n_experts / moe.n_groups;  // a group's score is the sum of its best two
+  const std::uint32_t group =
+      moe.n_experts / moe.n_groups;  // a group's score is the sum of its best two
   const bool is_even = moe.n_experts % moe.n_groups == 0 && (moe.n_groups == 1 || group >= 2);
   if (!is_even) config.refuse("n_group", "must divide n_routed_experts into groups of two or more");
   if (moe.topk_groups > moe.n_groups) config.refuse("topk_group", "must not exceed n_group");
-  if (is_even && moe.topk_groups * group < moe.top_k) config.refuse("topk_group", "leaves fewer experts than num_experts_per_tok");
+  if (is_even && moe.topk_groups * group < moe.top_k)
+    config.refuse("topk_group", "leaves fewer experts than num_experts_per_tok");
   const std::uint32_t n_shared = config.count_or("n_shared_experts", 1, kMaxExperts);
-  if (std::uint64_t{n_shared} * moe.intermediate > kMaxWidth) config.refuse("n_shared_experts", "makes the shared expert too large");
-  else moe.shared_intermediate = n_shared * moe.intermediate;
+  if (std::uint64_t{n_shared} * moe.intermediate > kMaxWidth)
+    config.refuse("n_shared_experts", "makes the shared expert too large");
+  else
+    moe.shared_intermediate = n_shared * moe.intermediate;
   return moe;
 }
 

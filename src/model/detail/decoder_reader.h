@@ -11,19 +11,23 @@ namespace kvasir::model {
 
 struct FamilyTraits {
   RopeDefaults rope = {};
-  std::uint32_t window = 0;                // of sliding layers; 0: no layer slides
-  std::uint32_t first_windowed_layer = 0;  // from here on layers slide, unless config.json names layer types
+  std::uint32_t window = 0;  // of sliding layers; 0: no layer slides
+  std::uint32_t first_windowed_layer =
+      0;  // from here on layers slide, unless config.json names layer types
 };
 
-// Pre-norm, grouped-query attention with rope, gated MLP; head_dim, windows and ropes of every layer (MOD-3, MOD-4).
+// Pre-norm, grouped-query attention with rope, gated MLP; head_dim, windows and ropes of every
+// layer (MOD-3, MOD-4).
 DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& traits);
 
 // `sliding_window`, 0 when absent, null or as wide as the model's context.
 std::uint32_t read_window(const ConfigReader& config);
 
-// Whether a projection has biases: what config.json says; in GGUF files, which say nothing, whether the first layer's
-// tensor is there.
-bool read_bias(const ConfigReader& config, std::string_view flag, std::string_view first_layer_tensor);
+// Whether a projection has biases: what config.json says; in GGUF files, which say nothing, whether
+// the first layer's tensor is there.
+bool read_bias(const ConfigReader& config,
+               std::string_view flag,
+               std::string_view first_layer_tensor);
 
 // attention_bias on q, k, v and o; mlp_bias on gate, up and down; as read_bias() reads them.
 void set_biases(const ConfigReader& config, DecoderConfig& decoder);

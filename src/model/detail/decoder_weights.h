@@ -1,5 +1,5 @@
-// The weights of a decoder as a device packed them, and how they come out of a file: one tensor at a time, its pages
-// given back right after (MOD-54).
+// The weights of a decoder as a device packed them, and how they come out of a file: one tensor at
+// a time, its pages given back right after (MOD-54).
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct MlpWeights {
 };
 
 struct MoeWeights {
-  Linear router;          // [n_experts, hidden]
-  Vector selection_bias;  // [n_experts]
+  Linear router;                                             // [n_experts, hidden]
+  Vector selection_bias;                                     // [n_experts]
   std::vector<std::unique_ptr<ops::PackedMatrix>> matrices;  // owns what the bank points at
   std::vector<ops::ExpertWeights> bank;                      // [n_experts]
   std::optional<MlpWeights> shared;
@@ -56,15 +56,19 @@ struct LayerWeights {
 struct DecoderWeights {
   std::unique_ptr<ops::PackedMatrix> embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
-  Vector norm;                                   // [hidden]
-  std::unique_ptr<ops::PackedMatrix> own_head;   // [vocab, hidden]; null when tied
+  Vector norm;                                  // [hidden]
+  std::unique_ptr<ops::PackedMatrix> own_head;  // [vocab, hidden]; null when tied
 
   const ops::PackedMatrix& head() const noexcept { return own_head ? *own_head : *embedding; }
 };
 
-// Every tensor that `config` names, and no other: the first one missing, misshapen or left over is refused (MOD-5).
-Result<DecoderWeights> load_weights(const formats::ModelFiles& files, const DecoderConfig& config, ops::Device& device,
-                                    bool exact_f32, const ProgressSink& progress);
+// Every tensor that `config` names, and no other: the first one missing, misshapen or left over is
+// refused (MOD-5).
+Result<DecoderWeights> load_weights(const formats::ModelFiles& files,
+                                    const DecoderConfig& config,
+                                    ops::Device& device,
+                                    bool exact_f32,
+                                    const ProgressSink& progress);
 
 // f32 throughout, nothing quantized: such a model keeps its precision (MOD-6).
 bool stores_only_f32(const formats::ModelFiles& files);

@@ -9,23 +9,29 @@ namespace {
 
 constexpr double kMaxTheta = 1e15, kMaxFactor = 1e6, kMinFactor = 1e-3;
 
-// One rope's members: those of rope_parameters (flat or of its layer type) or the older rope_scaling, with the
-// top-level names that either dialect may use instead.
+// One rope's members: those of rope_parameters (flat or of its layer type) or the older
+// rope_scaling, with the top-level names that either dialect may use instead.
 class RopeConfig {
  public:
-  RopeConfig(const ConfigReader& whole, std::string_view layer_type, std::uint32_t head_dim, const RopeDefaults& defaults)
+  RopeConfig(const ConfigReader& whole,
+             std::string_view layer_type,
+             std::uint32_t head_dim,
+             const RopeDefaults& defaults)
       : config(whole), rope(find_object(whole, layer_type)) {
     type = rope.text_or("rope_type", rope.text_or("type", "default"));
     theta = number_or("rope_theta", defaults.theta, 1.5, kMaxTheta);
     const double partial = number_or("partial_rotary_factor", defaults.partial_rotary, 1e-4, 1.0);
-    rotary_dim = static_cast<std::uint32_t>(head_dim * partial + 1e-6);  // a fraction like 64/192 comes back whole
+    rotary_dim = static_cast<std::uint32_t>(head_dim * partial +
+                                            1e-6);  // a fraction like 64/192 comes back whole
     if (rotary_dim < 2 || rotary_dim % 2 != 0) {
-      config.refuse("partial_rotary_factor", "must make an even number of at least 2 of head_dim rotate");
+      config.refuse("partial_rotary_factor",
+                    "must make an even number of at least 2 of head_dim rotate");
       rotary_dim = 2;
     }
     model_positions = config.count("max_position_embeddings", kMaxPositions);
     const char* const kOriginal = "original_max_position_embeddings";
-    original_positions = rope.count_or(kOriginal, config.count_or(kOriginal, model_positions, kMaxPositions), kMaxPositions);
+    original_positions = rope.count_or(
+        kOriginal, config.count_or(kOriginal, model_positions, kMaxPositions), kMaxPositions);
     if (original_positions == 0) original_positions = model_positions;
   }
 
@@ -34,15 +40,18 @@ class RopeConfig {
     return rope.has(name) ? rope.number(name, min, max) : config.number_or(name, other, min, max);
   }
   double factor() const { return rope.number("factor", kMinFactor, kMaxFactor); }
-  // Phi-style files leave the factor out: it is how much longer than the original the model was made.
+  // Phi-style files leave the factor out: it is how much longer than the original the model was
+  // made.
   double factor_or_ratio() const {
-    return rope.number_or("factor", double(model_positions) / original_positions, kMinFactor, kMaxFactor);
+    return rope.number_or("factor", double(model_positions) / original_positions, kMinFactor,
+                          kMaxFactor);
   }
   std::uint32_t n_pairs() const noexcept { return rotary_dim / 2; }
   // theta^(−2i / rotary_dim)
   std::vector<double> base_frequencies() const {
     std::vector<double> out(n_pairs());
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::pow(theta, -2.0 * double(i) / rotary_dim);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = std::pow(theta, -2.0 * double(i) / rotary_dim);
     return out;
   }
 
@@ -67,8 +76,8 @@ void scale_linear(const RopeConfig& rope, RopeReading& out) {
   for (double& f : out.spec.inverse_frequencies) f /= factor;
 }
 
-// Llama 3.1: long waves are stretched by the factor, short ones kept, those between blended by their turns within the
-// original context.
+// Llama 3.1: long waves are stretched by the factor, short ones kept, those between blended by
+// their turns within the original context.
 void scale_llama3(const RopeConfig& rope, RopeReading& out) {
   const double factor = rope.factor(), original = rope.original_positions;
   const double low = rope.rope.number("low_freq_factor", kMinFactor, kMaxFactor);
@@ -81,10 +90,12 @@ void scale_llama3(const RopeConfig& rope, RopeReading& out) {
   }
 }
 
-double yarn_mscale(double factor, double mscale) { return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
 
-// Peng et al., "YaRN", 2023: pairs that turn more than beta_fast times within the original context are kept, those
-// below beta_slow turns stretched, a linear ramp over the pair index between.
+// Peng et al., "YaRN", 2023: pairs that turn more than beta_fast times within the original context
+// are kept, those below beta_slow turns stretched, a linear ramp over the pair index between.
 void scale_yarn(const RopeConfig& rope, RopeReading& out) {
   const ConfigObject& r = rope.rope;
   const double factor = rope.factor_or_ratio();
@@ -94,7 +105,8 @@ void scale_yarn(const RopeConfig& rope, RopeReading& out) {
   };
   const double beta_fast = or_default("beta_fast", 32.0), beta_slow = or_default("beta_slow", 1.0);
   const auto pair_of_turns = [&](double turns) {
-    return rope.rotary_dim * std::log(rope.original_positions / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(rope.theta));
+    return rope.rotary_dim * std::log(rope.original_positions / (turns * 2.0 * std::numbers::pi)) /
+           (2.0 * std::log(rope.theta));
   };
   double low = pair_of_turns(beta_fast), high = pair_of_turns(beta_slow);
   if (r.flag_or("truncate", true)) {
@@ -109,29 +121,41 @@ void scale_yarn(const RopeConfig& rope, RopeReading& out) {
     const double stretched = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     frequencies[i] = frequencies[i] / factor * stretched + frequencies[i] * (1.0 - stretched);
   }
-  const double mscale = r.number_or("mscale", 0.0, 0.0, kMaxFactor), all_dim = r.number_or("mscale_all_dim", 0.0, 0.0, kMaxFactor);
-  const double natural = mscale > 0.0 && all_dim > 0.0 ? yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim)
-                                                       : yarn_mscale(factor, 1.0);
+  const double mscale = r.number_or("mscale", 0.0, 0.0, kMaxFactor),
+               all_dim = r.number_or("mscale_all_dim", 0.0, 0.0, kMaxFactor);
+  const double natural = mscale > 0.0 && all_dim > 0.0
+                             ? yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim)
+                             : yarn_mscale(factor, 1.0);
   out.spec.attention_factor = r.number_or("attention_factor", natural, kMinFactor, kMaxFactor);
-  const double reach = std::min<double>(std::floor(factor * rope.original_positions), kMaxPositions);
-  if (r.has("original_max_position_embeddings")) out.max_positions = std::max(out.max_positions, static_cast<std::uint32_t>(reach));
+  const double reach =
+      std::min<double>(std::floor(factor * rope.original_positions), kMaxPositions);
+  if (r.has("original_max_position_embeddings"))
+    out.max_positions = std::max(out.max_positions, static_cast<std::uint32_t>(reach));
 }
 
-// Ding et al., "LongRoPE", 2024. One set of divisors for the life of the model, chosen by the context that is served.
+// Ding et al., "LongRoPE", 2024. One set of divisors for the life of the model, chosen by the
+// context that is served.
 void scale_longrope(const RopeConfig& rope, RopeReading& out) {
-  const std::uint32_t served = rope.config.served_context() ? rope.config.served_context() : out.max_positions;
+  const std::uint32_t served =
+      rope.config.served_context() ? rope.config.served_context() : out.max_positions;
   const bool is_long = served > rope.original_positions;
-  const std::vector<double> divisors = rope.rope.numbers(is_long ? "long_factor" : "short_factor", rope.n_pairs(), 1e-6, 1e9);
+  const std::vector<double> divisors =
+      rope.rope.numbers(is_long ? "long_factor" : "short_factor", rope.n_pairs(), 1e-6, 1e9);
   for (std::size_t i = 0; i < divisors.size(); ++i) out.spec.inverse_frequencies[i] /= divisors[i];
   const double factor = rope.factor_or_ratio(), original = std::max(rope.original_positions, 2u);
-  const double natural = factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(original));
-  out.spec.attention_factor = rope.rope.number_or("attention_factor", natural, kMinFactor, kMaxFactor);
+  const double natural =
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(original));
+  out.spec.attention_factor =
+      rope.rope.number_or("attention_factor", natural, kMinFactor, kMaxFactor);
   out.choice = is_long ? "longrope:long" : "longrope:short";
 }
 
 }  // namespace
 
-RopeReading read_rope(const ConfigReader& config, std::string_view layer_type, std::uint32_t head_dim, RopeDefaults defaults) {
+RopeReading read_rope(const ConfigReader& config,
+                      std::string_view layer_type,
+                      std::uint32_t head_dim,
+                      RopeDefaults defaults) {
   const RopeConfig rope(config, layer_type, head_dim, defaults);
   RopeReading out;
   out.max_positions = rope.model_positions;
@@ -148,12 +172,17 @@ RopeReading read_rope(const ConfigReader& config, std::string_view layer_type, s
   } else if (rope.type == "dynamic") {
     out.max_positions = std::min(rope.original_positions, rope.model_positions);
   } else if (rope.type != "default") {
-    rope.rope.refuse("rope_type", "'" + rope.type + "' is not supported; supported: default, linear, dynamic, llama3, yarn, longrope");
+    rope.rope.refuse(
+        "rope_type",
+        "'" + rope.type +
+            "' is not supported; supported: default, linear, dynamic, llama3, yarn, longrope");
   }
   return out;
 }
 
-Result<RopeTable> build_rope_table(ops::Device& device, const RopeSpec& spec, std::uint32_t n_positions) {
+Result<RopeTable> build_rope_table(ops::Device& device,
+                                   const RopeSpec& spec,
+                                   std::uint32_t n_positions) {
   RopeTable table;
   table.n_pairs = static_cast<std::uint32_t>(spec.inverse_frequencies.size());
   table.interleaved = spec.interleaved;

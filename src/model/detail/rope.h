@@ -1,4 +1,5 @@
-// Rotary positions: from config.json (any dialect, MOD-4) to frequencies, and from frequencies to tables (MOD-2).
+// Rotary positions: from config.json (any dialect, MOD-4) to frequencies, and from frequencies to
+// tables (MOD-2).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace kvasir::model {
 
-struct RopeDefaults {           // what a family means when its config.json is silent
+struct RopeDefaults {  // what a family means when its config.json is silent
   double theta = 10000.0;
   double partial_rotary = 1.0;  // of head_dim
   bool interleaved = false;
@@ -21,12 +22,16 @@ struct RopeDefaults {           // what a family means when its config.json is s
 
 struct RopeReading {
   RopeSpec spec;
-  std::string choice;                // "longrope:long" or "longrope:short", else empty
-  std::uint32_t max_positions = 0;   // what this rope allows; dynamic: the original length
+  std::string choice;               // "longrope:long" or "longrope:short", else empty
+  std::uint32_t max_positions = 0;  // what this rope allows; dynamic: the original length
 };
 
-// `layer_type` selects an entry when rope_parameters has one per type. Bad input is refused through `config`.
-RopeReading read_rope(const ConfigReader& config, std::string_view layer_type, std::uint32_t head_dim, RopeDefaults defaults);
+// `layer_type` selects an entry when rope_parameters has one per type. Bad input is refused through
+// `config`.
+RopeReading read_rope(const ConfigReader& config,
+                      std::string_view layer_type,
+                      std::uint32_t head_dim,
+                      RopeDefaults defaults);
 
 // f32 tables from f64 angles, for positions [0, n_positions).
 struct RopeTable {
@@ -37,6 +42,8 @@ struct RopeTable {
   bool interleaved = false;
 };
 
-Result<RopeTable> build_rope_table(ops::Device& device, const RopeSpec& spec, std::uint32_t n_positions);
+Result<RopeTable> build_rope_table(ops::Device& device,
+                                   const RopeSpec& spec,
+                                   std::uint32_t n_positions);
 
 }  // namespace kvasir::model

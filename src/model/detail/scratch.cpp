@@ -15,14 +15,16 @@ Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
   for (const LayerSpec& layer : config.layers) {
     w.qkv = std::max(w.qkv, layer.attention.qkv_width());
     w.q = std::max(w.q, layer.attention.q_width());
-    const std::uint32_t intermediate = layer.moe ? layer.moe->shared_intermediate : layer.mlp.intermediate;
+    const std::uint32_t intermediate =
+        layer.moe ? layer.moe->shared_intermediate : layer.mlp.intermediate;
     w.gate_up = std::max(w.gate_up, 2 * intermediate);
     if (!layer.moe) continue;
     if (layer.moe->shared_intermediate) w.shared = config.hidden;
     w.experts = std::max(w.experts, layer.moe->n_experts);
     w.top_k = std::max(w.top_k, layer.moe->top_k);
     w.moe_floats = std::max<std::uint64_t>(
-        w.moe_floats, ops::moe_scratch_floats(n_tokens, layer.moe->top_k, config.hidden, layer.moe->intermediate));
+        w.moe_floats, ops::moe_scratch_floats(n_tokens, layer.moe->top_k, config.hidden,
+                                              layer.moe->intermediate));
   }
   return w;
 }
@@ -46,7 +48,10 @@ class Cutter {
   std::uint64_t used_ = 0;
 };
 
-std::uint64_t cut(Scratch& out, float* memory, const DecoderConfig& config, const StepLimits& limits) {
+std::uint64_t cut(Scratch& out,
+                  float* memory,
+                  const DecoderConfig& config,
+                  const StepLimits& limits) {
   const std::uint32_t n = limits.max_step_tokens;
   const Widths w = widths_of(config, n);
   Cutter cutter(memory);
@@ -74,7 +79,9 @@ std::uint64_t scratch_size_bytes(const DecoderConfig& config, const StepLimits& 
   return cut(measured, nullptr, config, limits);
 }
 
-Result<Scratch> make_scratch(ops::Device& device, const DecoderConfig& config, const StepLimits& limits) {
+Result<Scratch> make_scratch(ops::Device& device,
+                             const DecoderConfig& config,
+                             const StepLimits& limits) {
   Scratch out;
   KVASIR_TRY(out.memory, device.allocate(scratch_size_bytes(config, limits)));
   cut(out, out.memory.f32(), config, limits);

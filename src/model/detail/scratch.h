@@ -19,14 +19,14 @@ struct StepLimits {
 
 struct Scratch {
   Buffer memory;
-  MatView residual;                  // [max_step_tokens, hidden]
-  MatView normed;                    // [max_step_tokens, hidden]
-  MatView branch;                    // [max_step_tokens, hidden]: what a block adds to the residual stream
-  MatView qkv;                       // [max_step_tokens, widest qkv]
-  MatView attended;                  // [max_step_tokens, widest q]
-  MatView gate_up;                   // [max_step_tokens, widest gate and up]
-  MatView shared;                    // [max_step_tokens, hidden]: the shared expert's output
-  MatView router_logits;             // [max_step_tokens, most experts]
+  MatView residual;       // [max_step_tokens, hidden]
+  MatView normed;         // [max_step_tokens, hidden]
+  MatView branch;         // [max_step_tokens, hidden]: what a block adds to the residual stream
+  MatView qkv;            // [max_step_tokens, widest qkv]
+  MatView attended;       // [max_step_tokens, widest q]
+  MatView gate_up;        // [max_step_tokens, widest gate and up]
+  MatView shared;         // [max_step_tokens, hidden]: the shared expert's output
+  MatView router_logits;  // [max_step_tokens, most experts]
   std::span<float> expert_weights;   // [max_step_tokens · largest top_k]
   std::span<std::uint32_t> experts;  // same
   std::span<float> moe;              // ops::moe_scratch_floats
@@ -35,6 +35,8 @@ struct Scratch {
 };
 
 std::uint64_t scratch_size_bytes(const DecoderConfig& config, const StepLimits& limits);
-Result<Scratch> make_scratch(ops::Device& device, const DecoderConfig& config, const StepLimits& limits);
+Result<Scratch> make_scratch(ops::Device& device,
+                             const DecoderConfig& config,
+                             const StepLimits& limits);
 
 }  // namespace kvasir::model

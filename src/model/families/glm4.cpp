@@ -1,4 +1,5 @@
-// GLM-4-0414 (MOD-28): norms before and after each block, interleaved rope on half of a head, fused gate and up.
+// GLM-4-0414 (MOD-28): norms before and after each block, interleaved rope on half of a head, fused
+// gate and up.
 #include "model/detail/decoder_reader.h"
 #include "model/families.h"
 

@@ -6,7 +6,8 @@ namespace kvasir::model::families {
 
 DecoderConfig llama(const ConfigReader& config) {
   // Llama itself has no windows; remaps of its shape say so layer by layer.
-  DecoderConfig d = read_decoder(config, {.window = config.has("layer_types") ? read_window(config) : 0});
+  DecoderConfig d =
+      read_decoder(config, {.window = config.has("layer_types") ? read_window(config) : 0});
   set_biases(config, d);
   return d;
 }

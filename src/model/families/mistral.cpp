@@ -4,6 +4,8 @@
 
 namespace kvasir::model::families {
 
-DecoderConfig mistral(const ConfigReader& config) { return read_decoder(config, {.window = read_window(config)}); }
+DecoderConfig mistral(const ConfigReader& config) {
+  return read_decoder(config, {.window = read_window(config)});
+}
 
 }  // namespace kvasir::model::families

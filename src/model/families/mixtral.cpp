@@ -1,4 +1,5 @@
-// Mixtral (MOD-14): Mistral with experts; softmax over all, top-k, renormalised. Jiang et al., "Mixtral of Experts", 2024.
+// Mixtral (MOD-14): Mistral with experts; softmax over all, top-k, renormalised. Jiang et al.,
+// "Mixtral of Experts", 2024.
 #include "model/detail/decoder_reader.h"
 #include "model/families.h"
 

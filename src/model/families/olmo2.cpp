@@ -1,4 +1,5 @@
-// OLMo 2 (MOD-27): norms after the blocks instead of before; q and k normed over their full width. "2 OLMo 2 Furious", 2025.
+// OLMo 2 (MOD-27): norms after the blocks instead of before; q and k normed over their full width.
+// "2 OLMo 2 Furious", 2025.
 #include "model/detail/decoder_reader.h"
 #include "model/families.h"
 

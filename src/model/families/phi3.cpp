@@ -1,4 +1,5 @@
-// Phi 3, 3.5 and 4 (MOD-26): fused projections, longrope, partial rotary. Abdin et al., "Phi-3 Technical Report", 2024.
+// Phi 3, 3.5 and 4 (MOD-26): fused projections, longrope, partial rotary. Abdin et al., "Phi-3
+// Technical Report", 2024.
 #include "model/detail/decoder_reader.h"
 #include "model/families.h"
 

@@ -1,4 +1,5 @@
-// Qwen 2 and 2.5 (MOD-15): biases on q, k, v; windows only on request, and from max_window_layers on.
+// Qwen 2 and 2.5 (MOD-15): biases on q, k, v; windows only on request, and from max_window_layers
+// on.
 #include "model/detail/decoder_reader.h"
 #include "model/families.h"
 

@@ -1,4 +1,5 @@
-// Qwen 3 MoE (MOD-18): Qwen 3 attention; experts on every decoder_sparse_step-th layer that mlp_only_layers doesn't name.
+// Qwen 3 MoE (MOD-18): Qwen 3 attention; experts on every decoder_sparse_step-th layer that
+// mlp_only_layers doesn't name.
 #include <algorithm>
 
 #include "model/detail/decoder_reader.h"
@@ -12,7 +13,8 @@ std::vector<std::uint32_t> mlp_only_layers(const ConfigReader& config) {
   const json::Value* list = config.find("mlp_only_layers");
   if (!list) return out;
   const std::size_t n = list->as_array() ? list->as_array()->size() : 0;
-  for (const double layer : config.numbers("mlp_only_layers", n, 0, kMaxLayers)) out.push_back(static_cast<std::uint32_t>(layer));
+  for (const double layer : config.numbers("mlp_only_layers", n, 0, kMaxLayers))
+    out.push_back(static_cast<std::uint32_t>(layer));
   return out;
 }
 
@@ -25,7 +27,8 @@ DecoderConfig qwen3_moe(const ConfigReader& config) {
   MoeSpec moe = read_softmax_moe(config, "moe_intermediate_size");
   moe.renormalize = config.flag_or("norm_topk_prob", false);
   const std::vector<std::uint32_t> dense = mlp_only_layers(config);
-  const std::uint32_t step = config.has("decoder_sparse_step") ? config.count("decoder_sparse_step", kMaxLayers) : 1;
+  const std::uint32_t step =
+      config.has("decoder_sparse_step") ? config.count("decoder_sparse_step", kMaxLayers) : 1;
   for (std::uint32_t i = 0; i < d.layers.size(); ++i) {
     d.layers[i].attention.qk_norm = QkNorm::per_head;
     const bool is_dense = std::find(dense.begin(), dense.end(), i) != dense.end();

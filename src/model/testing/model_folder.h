@@ -23,7 +23,9 @@ struct TestTensor {
 
 class ModelFolder {
  public:
-  explicit ModelFolder(std::string_view config, const std::vector<TestTensor>& tensors = {{"unused", "F32", {1}, std::string(4, '\0')}}) {
+  explicit ModelFolder(std::string_view config,
+                       const std::vector<TestTensor>& tensors = {
+                           {"unused", "F32", {1}, std::string(4, '\0')}}) {
     std::string pattern = (std::filesystem::temp_directory_path() / "kvasir_model_XXXXXX").string();
     path_ = ::mkdtemp(pattern.data());
     write("config.json", config);
@@ -34,8 +36,10 @@ class ModelFolder {
       for (const std::uint64_t n : tensor.shape) shape.emplace_back(n);
       const std::uint64_t begin = data.size();
       data += tensor.bytes;
-      header.push_back(tensor.name, json::Object{{"dtype", tensor.dtype}, {"shape", std::move(shape)},
-                                                 {"data_offsets", json::Array{begin, std::uint64_t{data.size()}}}});
+      header.push_back(tensor.name, json::Object{{"dtype", tensor.dtype},
+                                                 {"shape", std::move(shape)},
+                                                 {"data_offsets",
+                                                  json::Array{begin, std::uint64_t{data.size()}}}});
     }
     const std::string text = json::write(json::Value(std::move(header)));
     std::string size(8, '\0');
@@ -53,7 +57,8 @@ class ModelFolder {
 
  private:
   void write(const std::string& name, std::string_view bytes) const {
-    std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path_ / name, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   std::filesystem::path path_;
 };
@@ -64,7 +69,8 @@ inline std::vector<TestTensor> tensors_of(const std::filesystem::path& file) {
   const auto opened = formats::SafetensorsFile::open(file);
   if (!opened) return out;
   for (const formats::SafeTensor& t : opened->tensors()) {
-    out.push_back({t.name, t.dtype, t.shape, std::string(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size())});
+    out.push_back({t.name, t.dtype, t.shape,
+                   std::string(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size())});
   }
   return out;
 }

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/philox.h"
-#include "sampling/detail/kernels.h"
 
 namespace kvasir::sampling::detail {
 namespace {
@@ -31,8 +30,7 @@ double gumbel(std::uint32_t word) noexcept {
 
 // Every token has its own random word, so most of the work is words and bounds, block by block; the logarithms are taken
 // only for tokens whose bound reaches the best score so far, a few dozen a row.
-TokenId draw_token(std::span<const float> x, float temperature, std::uint64_t seed, std::uint64_t position) noexcept {
-  const Peak top = find_peak(x);
+TokenId draw_token(std::span<const float> x, const Peak& top, float temperature, std::uint64_t seed, std::uint64_t position) noexcept {
   KVASIR_CHECK(top.max > kExcluded) << "draw from nothing";
   const float scale = std::min(1.0f / temperature, std::numeric_limits<float>::max());
   const auto score = [&](TokenId token, std::uint32_t word) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/ids.h"
+#include "sampling/detail/kernels.h"
 
 namespace kvasir::sampling::detail {
 
@@ -15,8 +16,8 @@ double gumbel(std::uint32_t word) noexcept;
 
 // argmax of x_i / temperature + g_i over the tokens that are not excluded, ties → lowest id. Scores are taken relative to
 // the best token left, (x_i − top), which shifts all alike: however small the temperature, the top one stays finite.
-// x needs one token left; temperature > 0.
-TokenId draw_token(std::span<const float> x, float temperature, std::uint64_t seed, std::uint64_t position) noexcept;
+// top = find_peak(x), with a token left; temperature > 0.
+TokenId draw_token(std::span<const float> x, const Peak& top, float temperature, std::uint64_t seed, std::uint64_t position) noexcept;
 
 // Uniform in (0, 1): word 0 of lane 0 of XTC's stream.
 double xtc_uniform(std::uint64_t seed, std::uint64_t position) noexcept;

@@ -1,6 +1,7 @@
 #include "sampling/detail/filters.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -11,28 +12,35 @@ namespace {
 
 using Ranked = FilterScratch::Ranked;
 
-// Fills scratch.ranked with the tokens that can be among the kept. Keeping is decided by total − (mass above) > limit, so
-// once the tokens near the top hold enough mass the rest cannot pass; the spans tried cover peaked to flat rows.
-void rank_candidates(std::span<const float> x, float top, double total, double limit, FilterScratch& scratch) {
-  float from = std::numeric_limits<float>::lowest();
-  for (float below_top : {4.0f, 8.0f, 12.0f}) {
-    if (total - exact_mass(scratch.p, x, top - below_top) > limit) continue;
-    from = top - below_top;
-    break;
+constexpr float kLowest = std::numeric_limits<float>::lowest();  // below every token that is left
+
+// Part of the order in which the border between kept and dropped lies: scores in [from, to), below tokens of mass `above`.
+struct Bracket {
+  float from = kLowest;
+  float to = std::numeric_limits<float>::infinity();
+  double above = 0.0;
+};
+
+// A token is kept if total − (mass above it) > limit. So the border is below a bound b while total − mass(≥ b) > limit: the
+// first of the descending bounds where that fails, and the one before it, are the new bracket. bounds ascend; the lowest one
+// is not above the border.
+Bracket narrow(const Bracket& old, std::span<const float, kBounds> bounds, std::span<const double, kBounds> masses,
+               double total, double limit) {
+  Bracket out = old;
+  for (std::size_t b = kBounds; b-- > 0;) {
+    out.from = bounds[b];
+    if (total - masses[b] <= limit) return out;
+    out.to = bounds[b];
+    out.above = masses[b];
   }
-  scratch.ranked.clear();
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] < from) continue;
-    scratch.ranked.push_back({rank_of(x[i], static_cast<TokenId>(i)), round_mass(scratch.p[i])});
-  }
+  return out;
 }
 
-// The rank of the last kept token: a selection that halves the candidates by rank and goes on in the half where the border
-// lies. The best token is kept whatever its mass.
-std::uint64_t top_p_border(std::span<Ranked> items, double total, double limit) {
+// The place of the last kept token among the bracket's: a selection that halves the candidates by rank and goes on in the half
+// where the border lies. 0 if none of them is kept.
+std::uint64_t find_border(std::span<Ranked> items, double above, double total, double limit) {
   const auto better = [](const Ranked& a, const Ranked& b) { return a.rank > b.rank; };
-  std::uint64_t border = std::min_element(items.begin(), items.end(), better)->rank;
-  double above = 0.0;  // mass of all kept so far
+  std::uint64_t border = 0;
   while (!items.empty()) {
     const std::size_t mid = items.size() / 2;
     std::nth_element(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(mid), items.end(), better);
@@ -73,7 +81,7 @@ std::span<const std::uint64_t> best_ranks(std::span<const float> x, std::size_t 
   const std::size_t n_chunks = (x.size() + kChunk - 1) / kChunk;
   scratch.groups.resize(n_chunks * 16);
   group_maxima(x, scratch.groups);
-  float bound = std::numeric_limits<float>::lowest();
+  float bound = kLowest;
   if (k <= scratch.groups.size()) {
     scratch.p.assign(scratch.groups.begin(), scratch.groups.end());
     const auto kth = scratch.p.begin() + static_cast<std::ptrdiff_t>(k - 1);
@@ -98,13 +106,33 @@ std::span<const std::uint64_t> best_ranks(std::span<const float> x, std::size_t 
   return scratch.ranks;
 }
 
+// Passes over the row, of eight bounds each, narrow the bracket; only its tokens are selected from. The first bounds reach 64
+// below the top: what is further down weighs less than V·e⁻⁶⁴ together, below any 1 − top_p an f32 can say.
 void keep_top_p(std::span<float> x, const Normalizer& norm, float top_p, FilterScratch& scratch) {
+  constexpr int kRefinements = 3;
   scratch.p.resize(x.size());
   probabilities(x, norm.max, norm.log_sum, scratch.p);
+  const Peak peak = find_peak(x);
   const double limit = 1.0 - static_cast<double>(top_p);
-  const double total = exact_mass(scratch.p, x, std::numeric_limits<float>::lowest());
-  rank_candidates(x, find_peak(x).max, total, limit, scratch);
-  exclude_below(x, cutoff_of(top_p_border(scratch.ranked, total, limit)));
+  std::array<float, kBounds> bounds{kLowest, -64, -24, -16, -12, -8, -5, -2.5f};
+  for (std::size_t b = 1; b < kBounds; ++b) bounds[b] += peak.max;
+  auto masses = masses_from(scratch.p, x, bounds);
+  const double total = masses[0];
+  Bracket bracket = narrow({}, bounds, masses, total, limit);
+  for (int i = 0; i < kRefinements; ++i) {
+    const float low = bracket.from, width = std::min(bracket.to, peak.max) - low;
+    for (std::size_t b = 0; b < kBounds; ++b) bounds[b] = low + width * (static_cast<float>(b) / kBounds);
+    masses = masses_from(scratch.p, x, bounds);
+    bracket = narrow(bracket, bounds, masses, total, limit);
+  }
+
+  scratch.ranked.clear();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!(x[i] >= bracket.from && x[i] < bracket.to)) continue;
+    scratch.ranked.push_back({rank_of(x[i], static_cast<TokenId>(i)), round_mass(scratch.p[i])});
+  }
+  const std::uint64_t border = find_border(scratch.ranked, bracket.above, total, limit);
+  exclude_below(x, cutoff_of(border != 0 ? border : rank_of(peak.max, peak.token)));  // the top survives
 }
 
 void keep_min_p(std::span<float> x, const Normalizer& norm, float min_p, std::uint32_t min_tokens_to_keep,
@@ -125,17 +153,19 @@ void drop_top_choices(std::span<float> x, float threshold, std::span<const Token
   std::vector<float>& p = scratch.p;
   p.resize(x.size());
   probabilities(x, top, 0.0f, p);
+  const float surely_below = threshold * sum * 0.999f;  // no division for the many that are far from the threshold
+  std::vector<TokenId>& choices = scratch.choices;
+  choices.clear();
   float least = std::numeric_limits<float>::infinity();
-  for (float& v : p) {
-    v /= sum;
-    least = v > threshold && v < least ? v : least;
-  }
-
-  const auto is_spared = [&](std::size_t i) {
-    return std::find(spared.begin(), spared.end(), static_cast<TokenId>(i)) != spared.end();
-  };
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (p[i] > least && !is_spared(i)) x[i] = kExcluded;
+    if (p[i] <= surely_below) continue;
+    p[i] /= sum;
+    if (!(p[i] > threshold)) continue;
+    least = std::min(least, p[i]);
+    choices.push_back(static_cast<TokenId>(i));
+  }
+  for (TokenId t : choices) {
+    if (p[t] > least && std::find(spared.begin(), spared.end(), t) == spared.end()) x[t] = kExcluded;
   }
 }
 

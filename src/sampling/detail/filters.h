@@ -28,6 +28,7 @@ struct FilterScratch {
   std::vector<float> groups;
   std::vector<std::uint64_t> ranks;
   std::vector<float> p;
+  std::vector<TokenId> choices;
   std::vector<Ranked> ranked;
 };
 

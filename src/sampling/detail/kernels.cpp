@@ -19,7 +19,6 @@ constexpr std::size_t kLanes = 16;
 using Floats = float __attribute__((vector_size(64)));
 using Ints = std::int32_t __attribute__((vector_size(64)));
 using Words = std::uint32_t __attribute__((vector_size(64)));
-using Quads = std::uint64_t __attribute__((vector_size(64)));
 using HalfFloats = float __attribute__((vector_size(32)));
 using Doubles = double __attribute__((vector_size(64)));  // eight
 
@@ -86,10 +85,12 @@ KVASIR_INLINE Floats exp_not_positive(Floats x) {
   return x < kSmallest ? Floats{} : (p + 1.0f) * two_to_n;
 }
 
-// Philox4x32-10 for sixteen consecutive lanes (base/philox.h is the definition, and the test). Word k of lane l → out[4l + k].
+// Philox4x32-10 for the block's consecutive lanes (base/philox.h is the definition, and the test). Word k of lane l →
+// out[4l + k]. Two vectors of lanes at a time hide the latency of the products.
 KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, std::uint32_t* out) {
-  std::uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
-  for (std::uint32_t l = 0; l < kLanes; ++l) {
+  constexpr std::uint32_t kCounters = kDrawBlock / 4;
+  std::uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
+  for (std::uint32_t l = 0; l < kCounters; ++l) {
     c0[l] = static_cast<std::uint32_t>(key.position);
     c1[l] = static_cast<std::uint32_t>(key.position >> 32);
     c2[l] = first_lane + l;
@@ -97,7 +98,7 @@ KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, st
   }
   std::uint32_t k0 = key.seed[0], k1 = key.seed[1];
   for (int round = 0; round < 10; ++round) {
-    for (std::size_t l = 0; l < kLanes; ++l) {
+    for (std::size_t l = 0; l < kCounters; ++l) {
       const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0[l];
       const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * c2[l];
       c0[l] = static_cast<std::uint32_t>(b >> 32) ^ c1[l] ^ k0;
@@ -108,7 +109,7 @@ KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, st
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  for (std::size_t l = 0; l < kLanes; ++l) {
+  for (std::size_t l = 0; l < kCounters; ++l) {
     out[4 * l] = c0[l];
     out[4 * l + 1] = c1[l];
     out[4 * l + 2] = c2[l];
@@ -182,16 +183,23 @@ KVASIR_CLONES void probabilities(std::span<const float> x, float max, float log_
   }
 }
 
-KVASIR_CLONES double exact_mass(std::span<const float> p, std::span<const float> x, float from) noexcept {
-  Doubles total{};
+KVASIR_CLONES std::array<double, kBounds> masses_from(std::span<const float> p, std::span<const float> x,
+                                                      const std::array<float, kBounds>& bounds) noexcept {
+  std::array<Doubles, kBounds> sums{};
   for (std::size_t i = 0; i < x.size(); i += kLanes) {
     const std::size_t left = x.size() - i;
-    const Floats scores = load_some(&x[i], left);
-    const Floats kept = scores >= from && scores > kExcluded ? load_some(&p[i], left) : Floats{};
-    const auto wide = widen(kept);
-    total += ((wide[0] + 6.0) - 6.0) + ((wide[1] + 6.0) - 6.0);
+    const auto scores = widen(load_some(&x[i], left));
+    const auto mass = widen(load_some(&p[i], left));
+    for (std::size_t half = 0; half < 2; ++half) {
+      const Doubles rounded = (mass[half] + 6.0) - 6.0;
+      for (std::size_t b = 0; b < kBounds; ++b) {
+        sums[b] += scores[half] >= static_cast<double>(bounds[b]) ? rounded : Doubles{};
+      }
+    }
   }
-  return sum_lanes(total);
+  std::array<double, kBounds> out;
+  for (std::size_t b = 0; b < kBounds; ++b) out[b] = sum_lanes(sums[b]);
+  return out;
 }
 
 KVASIR_CLONES void apply_mask(std::span<const float> x, std::span<const std::uint32_t> words,

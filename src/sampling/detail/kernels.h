@@ -13,7 +13,7 @@
 namespace kvasir::sampling::detail {
 
 inline constexpr float kExcluded = -std::numeric_limits<float>::infinity();  // masked or filtered out
-inline constexpr std::size_t kDrawBlock = 64;                                // tokens a call of draw_block covers
+inline constexpr std::size_t kDrawBlock = 128;                               // tokens a call of draw_block covers
 
 struct Peak {
   float max = kExcluded;
@@ -30,9 +30,11 @@ void log_softmax(std::span<const float> x, float max, float log_sum, std::span<f
 // out_i = exp of the same; 0 for excluded tokens.
 void probabilities(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept;
 
-// Σ p_i over the tokens with x_i ≥ from, each p_i in [0, 1] first rounded to a multiple of 2⁻⁵⁰. Such sums are exact while
-// they stay below 8, so they do not depend on the order of addition.
-double exact_mass(std::span<const float> p, std::span<const float> x, float from) noexcept;
+// For each bound, Σ p_i over the tokens with x_i ≥ bound (excluded ones never), each p_i in [0, 1] first rounded to a multiple
+// of 2⁻⁵⁰. Such sums are exact while they stay below 8, so they do not depend on the order of addition.
+inline constexpr std::size_t kBounds = 8;
+std::array<double, kBounds> masses_from(std::span<const float> p, std::span<const float> x,
+                                        const std::array<float, kBounds>& bounds) noexcept;
 constexpr double round_mass(float p) noexcept { return (static_cast<double>(p) + 6.0) - 6.0; }  // [4, 8) has ulp 2⁻⁵⁰
 
 // out_i = x_i where the bit is set, else excluded. Tokens past the last word are excluded.
@@ -56,7 +58,7 @@ struct DrawKey {
   std::array<std::uint32_t, 2> seed{};
   std::uint64_t position = 0;
 };
-// For the up to 64 tokens from `first` (a multiple of 64): their RNG words (SAMP-20, stream 0), and upper bounds of
+// For the up to kDrawBlock tokens from `first` (a multiple of it): their RNG words (SAMP-20, stream 0), and upper bounds of
 // (x_i − top) · scale + g_i. False, with the outputs unspecified, if no token of the block can reach `best`.
 bool draw_block(std::span<const float> x, std::size_t first, float top, float scale, float best, const DrawKey& key,
                 std::array<std::uint32_t, kDrawBlock>& words, std::array<float, kDrawBlock>& upper) noexcept;

@@ -1,4 +1,6 @@
 // Statements.
+#include <utility>
+
 #include "text/template/interp.h"
 #include "text/template/iterators.h"
 #include "text/template/loop.h"
@@ -9,15 +11,20 @@ namespace kvasir::text::tmpl {
 
 namespace {
 
+struct LoopTest {
+  Activation* frame;
+  const Stmt* stmt;
+};
+
 // The items of a loop that pass its `if`, tested one by one as the loop asks for them.
 class FilteredItems final : public Iter {
  public:
-  using Test = bool (*)(void* context, const Value& item);
-  FilteredItems(Iter* source, Test test, void* context)
-      : source_(source), test_(test), context_(context) {}
+  using Test = bool (*)(Interp& in, const LoopTest& loop, const Value& item);
+  FilteredItems(Iter* source, Test test, const LoopTest* loop)
+      : source_(source), test_(test), loop_(loop) {}
   bool next(Interp& in, Value& out) override {
     while (source_->next(in, out)) {
-      if (test_(context_, out)) return true;
+      if (test_(in, *loop_, out)) return true;
       if (in.failed()) return false;
     }
     return false;
@@ -26,7 +33,7 @@ class FilteredItems final : public Iter {
  private:
   Iter* source_;
   Test test_;
-  void* context_;
+  const LoopTest* loop_;
 };
 
 }  // namespace
@@ -93,19 +100,21 @@ Flow Interp::exec_for(const Stmt& stmt) {
   state.iterable = iterable;
   state.items = iterate(iterable);
   if (state.items == nullptr) return Flow::error;
-  struct Context {
-    Interp* in;
-    const Stmt* stmt;
-  } context{this, &stmt};
   if (stmt.test != nullptr) {
     enter(stmt.test_scope);
-    const auto test = [](void* opaque, const Value& item) {
-      const auto& [in, loop] = *static_cast<Context*>(opaque);
-      if (!in->assign(*loop->test_target, item)) return false;
-      const Value holds = in->eval(*loop->test);
-      return !holds.is_error() && in->truth(holds);
+    if (stmt.loop_slot >= 0) frame_->is_captured = true;  // `loop` may be asked after this call
+    auto* context = arena_.make<LoopTest>(LoopTest{frame_, &stmt});
+    const auto test = [](Interp& in, const LoopTest& loop, const Value& item) {
+      Activation* caller = std::exchange(in.frame_, loop.frame);
+      bool holds = in.assign(*loop.stmt->test_target, item);
+      if (holds) {
+        const Value value = in.eval(*loop.stmt->test);
+        holds = !value.is_error() && in.truth(value);
+      }
+      in.frame_ = caller;
+      return holds;
     };
-    state.items = arena_.make<FilteredItems>(state.items, test, &context);
+    state.items = arena_.make<FilteredItems>(state.items, test, context);
     state.iterable = Value::of(state.items);
   }
   LoopState* loop = &state;

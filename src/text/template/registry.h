@@ -28,10 +28,10 @@ std::span<const FilterDef> sequence_filters();
 std::span<const FilterDef> lazy_filters();
 std::span<const FilterDef> number_filters();
 
-// A bound method of a value, kind error when it has none of that name.
+// A method of a value; null when it has none of that name.
 Native find_method(const Value& object, std::string_view name);
 Native find_string_method(std::string_view name);
-Native find_list_method(const Value& object, std::string_view name);
-Native find_dict_method(std::string_view name);
+// dict(source, **keywords): entries of a mapping or of pairs, then the keywords. False: failed.
+bool fill_dict(Interp& in, Dict& dict, const Args& args);
 
 }  // namespace kvasir::text::tmpl

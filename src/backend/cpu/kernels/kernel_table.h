@@ -115,11 +115,13 @@ struct KernelTable {
   void (*add_scaled)(const RowsJob&, std::uint32_t begin, std::uint32_t end);
   void (*scale)(const RowsJob&, std::uint32_t begin, std::uint32_t end);
   void (*exp)(const float* x, std::size_t n, float* out);
-  void (*fma_loop)(std::size_t n_rounds, float* sink);                         // 1024 · n_rounds FLOP · 16 … limits.cpp
+  void (*fma_loop)(std::size_t n_rounds, float* sink);                         // kFmaLoopFlop operations a round
   float (*read_loop)(const float* data, std::size_t n);
 };
 
-constexpr std::size_t kLinearScratchFloats = std::size_t{kBlockK} * kPanel + 2 * 8 * kPanel + std::size_t{kRowChunk} * kPanel;
+constexpr double kFmaLoopFlop = 12 * 16 * 2 * 100;
+constexpr std::size_t kLinearScratchFloats =
+    std::size_t{kBlockK} * kPanel + 2 * 8 * kPanel + std::size_t{kRowChunk} * kPanel;
 
 extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)

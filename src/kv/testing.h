@@ -1,9 +1,12 @@
-// A host memory that counts what it copies, and marks written through views: enough of a device for the store's tests.
+// For tests of whatever holds KV state: a host memory that counts what it copies, and marks that say whose position a slot
+// holds, written and checked through a step's views. No kernels. Not used by the program itself.
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 

@@ -1,0 +1,321 @@
+// Attention of some queries of one row on one kv head. Keys are walked in tiles of 64 at absolute positions. A tile's
+// keys are transposed to f32 [d][key], so that lanes are keys; its values are decoded to [key][d], so that lanes are d.
+// Both products use linear's order: even and odd chains over steps of 32. Each tile has its own maximum, sum and output
+// from zero, merged into the running ones in ascending order (docs/numerics.md).
+
+namespace kvasir::backend::cpu {
+namespace {
+
+struct KeyRange {
+  std::uint32_t begin, end;
+};
+
+// Where things lie in the scratch; n: (query, head) pairs, pair = query · heads + head.
+struct AttentionScratch {
+  float *keys, *values, *q, *p, *out, *largest, *sum;
+  std::size_t v_stride;
+};
+
+inline AttentionScratch lay_out(const AttentionJob& job, std::size_t n, float* at) {
+  AttentionScratch s{};
+  const std::size_t dim16 = (job.head_dim + 15) / 16 * 16, dim32 = (job.head_dim + 31) / 32 * 32;
+  s.v_stride = dim16;
+  s.keys = at, at += dim32 * kTileKeys;
+  s.values = at, at += dim16 * kTileKeys;
+  s.q = at, at += n * dim16;
+  s.p = at, at += n * kTileKeys;
+  s.out = at, at += n * dim16;
+  s.largest = at, at += n;
+  s.sum = at;
+  return s;
+}
+
+inline const std::uint8_t* key_row(const AttentionJob& job, const AttentionItem& item, const std::uint8_t* plane,
+                                   std::uint32_t position) {
+  const std::size_t block = item.blocks[position / job.block_tokens];
+  const std::size_t row = (block * job.n_kv_heads + item.kv_head) * job.block_tokens + position % job.block_tokens;
+  return plane + row * job.head_dim * (job.is_f32 ? 4 : 2);
+}
+
+// Sixteen dwords of a row (one f32 or two bf16 each); past the end: zeros.
+inline U32x16 row_dwords(const std::uint8_t* row, std::size_t dword, std::size_t n_dwords) {
+  if (row == nullptr || dword >= n_dwords) return set1_u(0);
+  const std::size_t n = n_dwords - dword;
+  return bits(load_n(reinterpret_cast<const float*>(row) + dword, n < 16 ? n : 16));
+}
+
+void pack_keys(const AttentionJob& job, const AttentionItem& item, std::uint32_t tile, KeyRange range, float* keys) {
+  const std::size_t n_dwords = job.is_f32 ? job.head_dim : job.head_dim / 2;
+  for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
+    const std::uint8_t* rows[16];
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      const std::uint32_t position = tile + j + i;
+      rows[i] = position >= range.begin && position < range.end ? key_row(job, item, job.k, position) : nullptr;
+    }
+    for (std::size_t dword = 0; dword < n_dwords; dword += 16) {
+      U32x16 in[16], out[16];
+      for (int i = 0; i < 16; ++i) in[i] = row_dwords(rows[i], dword, n_dwords);
+      transpose(in, out);
+      for (std::size_t i = 0; i < 16 && dword + i < n_dwords; ++i) {
+        if (job.is_f32) {
+          store(keys + (dword + i) * kTileKeys + j, from_bits(out[i]));
+        } else {
+          store(keys + 2 * (dword + i) * kTileKeys + j, from_bits(shift_left<16>(out[i])));
+          store(keys + (2 * (dword + i) + 1) * kTileKeys + j, from_bits(and_u(out[i], set1_u(0xffff0000u))));
+        }
+      }
+    }
+  }
+}
+
+void pack_values(const AttentionJob& job, const AttentionItem& item, std::uint32_t tile, KeyRange range,
+                 const AttentionScratch& s) {
+  for (std::uint32_t j = 0; j < kTileKeys; ++j) {
+    if (tile + j < range.begin || tile + j >= range.end) continue;
+    const std::uint8_t* const row = key_row(job, item, job.v, tile + j);
+    for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
+      const F32x16 v = job.is_f32 ? load_n(reinterpret_cast<const float*>(row) + d, n)
+                                  : load_bf16_n(reinterpret_cast<const std::uint16_t*>(row) + d, n);
+      store(s.values + j * s.v_stride + d, v);
+    });
+  }
+}
+
+// p[pair][key] = q · k for Q pairs.
+template <int Q>
+inline void score_pairs(const AttentionJob& job, const AttentionScratch& s, std::size_t pair) {
+  const float* const q = s.q + pair * s.v_stride;
+  F32x16 sums[Q][4];
+#pragma GCC unroll 4
+  for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) sums[i][v] = zero();
+  }
+  for (std::uint32_t begin = 0; begin < job.head_dim; begin += kStep) {
+    const std::uint32_t end = job.head_dim - begin < kStep ? job.head_dim : begin + kStep;
+    F32x16 chain[2][Q][4];
+#pragma GCC unroll 2
+    for (int parity = 0; parity < 2; ++parity) {
+#pragma GCC unroll 4
+      for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; ++v) chain[parity][i][v] = zero();
+      }
+    }
+    for (std::uint32_t d = begin; d < end; d += 2) {
+#pragma GCC unroll 2
+      for (std::uint32_t parity = 0; parity < 2; ++parity) {
+        const float* const k = s.keys + std::size_t{d + parity} * kTileKeys;
+        const F32x16 keys[4] = {load(k), load(k + 16), load(k + 32), load(k + 48)};
+#pragma GCC unroll 4
+        for (int i = 0; i < Q; ++i) {
+          const F32x16 value = set1(q[static_cast<std::size_t>(i) * s.v_stride + d + parity]);
+#pragma GCC unroll 4
+          for (int v = 0; v < 4; ++v) chain[parity][i][v] = fma(keys[v], value, chain[parity][i][v]);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) sums[i][v] = add(sums[i][v], add(chain[0][i][v], chain[1][i][v]));
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) store(s.p + (pair + static_cast<std::size_t>(i)) * kTileKeys + 16 * v, sums[i][v]);
+  }
+}
+
+struct TileState {
+  float largest, sum;
+};
+
+// Scores → probabilities against the tile's own maximum; keys outside [begin, end) get exactly 0.
+inline TileState soften(const AttentionJob& job, float* p, KeyRange keys) {
+  const F32x16 factor = set1(job.scale), cap = set1(job.softcap);
+  for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
+    const F32x16 s = mul(load(p + j), factor);
+    store(p + j, job.softcap > 0.0f ? mul(cap, tanh(div(s, cap))) : s);
+  }
+  for (std::uint32_t j = 0; j < keys.begin; ++j) p[j] = -__builtin_inff();
+  for (std::uint32_t j = keys.end; j < kTileKeys; ++j) p[j] = -__builtin_inff();
+  const float largest = max_lanes(max(max(load(p), load(p + 16)), max(load(p + 32), load(p + 48))));
+  F32x16 sum = zero();
+  for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
+    const F32x16 e = exp(sub(load(p + j), set1(largest)));
+    sum = j == 0 ? e : add(sum, e);
+    store(p + j, job.is_f32 ? e : round_bf16(e));
+  }
+  return {largest, sum_lanes(sum)};
+}
+
+// chain[key parity] += p · v over keys [begin, end) of one step, N vectors of d, Q pairs.
+template <int Q, int N>
+inline __attribute__((always_inline)) void weigh_key(const float* p, const float* v, std::uint32_t key,
+                                                     std::size_t v_stride, F32x16 (&chain)[Q][N]) {
+#pragma GCC unroll 4
+  for (int n = 0; n < N; ++n) {
+    const F32x16 value = load(v + key * v_stride + static_cast<std::size_t>(n) * 16);
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i) chain[i][n] = fma(value, set1(p[static_cast<std::size_t>(i) * kTileKeys + key]), chain[i][n]);
+  }
+}
+
+// The tile's output for Q pairs with the same keys, columns [d, d + 16 N), merged into the running output.
+template <int Q, int N>
+inline void weigh_columns(const AttentionScratch& s, std::size_t pair, KeyRange keys, std::size_t d, const float* keep,
+                          const float* gain) {
+  const float* const p = s.p + pair * kTileKeys;
+  F32x16 sums[Q][N];
+#pragma GCC unroll 4
+  for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) sums[i][n] = zero();
+  }
+  for (std::uint32_t step = 0; step < kTileKeys; step += kStep) {
+    const std::uint32_t begin = keys.begin > step ? keys.begin : step;
+    const std::uint32_t end = keys.end < step + kStep ? keys.end : step + kStep;
+    if (begin >= end) continue;
+    F32x16 even[Q][N], odd[Q][N];
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) even[i][n] = odd[i][n] = zero();
+    }
+    std::uint32_t key = begin;
+    if (key % 2 == 1) weigh_key<Q, N>(p, s.values + d, key++, s.v_stride, odd);
+    for (; key + 1 < end; key += 2) {
+      weigh_key<Q, N>(p, s.values + d, key, s.v_stride, even);
+      weigh_key<Q, N>(p, s.values + d, key + 1, s.v_stride, odd);
+    }
+    if (key < end) weigh_key<Q, N>(p, s.values + d, key, s.v_stride, even);
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) sums[i][n] = add(sums[i][n], add(even[i][n], odd[i][n]));
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < Q; ++i) {
+    float* const out = s.out + (pair + static_cast<std::size_t>(i)) * s.v_stride + d;
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      store(out + 16 * n, fma(load(out + 16 * n), set1(keep[i]), mul(sums[i][n], set1(gain[i]))));
+    }
+  }
+}
+
+template <int Q>
+inline void weigh_pairs(const AttentionScratch& s, std::size_t pair, KeyRange keys, const float* keep, const float* gain) {
+  std::size_t d = 0;
+  for (; d + 64 <= s.v_stride; d += 64) weigh_columns<Q, 4>(s, pair, keys, d, keep, gain);
+  for (; d < s.v_stride; d += 16) weigh_columns<Q, 1>(s, pair, keys, d, keep, gain);
+}
+
+inline KeyRange visible(const AttentionJob& job, std::uint32_t position) {
+  return {job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0, position + 1};
+}
+
+inline KeyRange inside(KeyRange keys, std::uint32_t tile) {
+  const std::uint32_t begin = keys.begin > tile ? keys.begin - tile : 0;
+  const std::uint32_t end = keys.end > tile ? keys.end - tile : 0;
+  return {begin < kTileKeys ? begin : kTileKeys, end < kTileKeys ? end : kTileKeys};
+}
+
+inline float exp1(float x) {
+  float out[16];
+  store(out, exp(set1(x)));
+  return out[0];
+}
+
+// largest and sum of a pair take in a tile's; keep and gain rescale the running and the tile's output.
+inline void merge(AttentionScratch& s, std::size_t pair, TileState tile, float* keep, float* gain) {
+  const float before = s.largest[pair], now = before > tile.largest ? before : tile.largest;
+  *keep = exp1(before - now);
+  *gain = exp1(tile.largest - now);
+  s.sum[pair] = fma1(s.sum[pair], *keep, tile.sum * *gain);
+  s.largest[pair] = now;
+}
+
+// Pairs [pair, pair + n), all with the same keys.
+inline void attend_pairs(const AttentionJob& job, AttentionScratch& s, std::size_t pair, int n, KeyRange keys) {
+  float keep[3], gain[3];
+  if (n == 3) score_pairs<3>(job, s, pair);
+  if (n == 2) score_pairs<2>(job, s, pair);
+  if (n == 1) score_pairs<1>(job, s, pair);
+  for (int i = 0; i < n; ++i) {
+    const std::size_t at = pair + static_cast<std::size_t>(i);
+    merge(s, at, soften(job, s.p + at * kTileKeys, keys), keep + i, gain + i);
+  }
+  if (n == 3) weigh_pairs<3>(s, pair, keys, keep, gain);
+  if (n == 2) weigh_pairs<2>(s, pair, keys, keep, gain);
+  if (n == 1) weigh_pairs<1>(s, pair, keys, keep, gain);
+}
+
+void attend_tile(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s, std::uint32_t tile) {
+  const std::size_t heads = job.queries_per_kv, n = item.n_queries * heads;
+  const auto keys_of = [&](std::size_t pair) {
+    return inside(visible(job, item.position + static_cast<std::uint32_t>(pair / heads)), tile);
+  };
+  for (std::size_t pair = 0; pair < n;) {
+    const KeyRange keys = keys_of(pair);
+    int same = 1;
+    while (same < 3 && pair + static_cast<std::size_t>(same) < n) {
+      const KeyRange next = keys_of(pair + static_cast<std::size_t>(same));
+      if (next.begin != keys.begin || next.end != keys.end) break;
+      ++same;
+    }
+    if (keys.begin < keys.end) attend_pairs(job, s, pair, same, keys);
+    pair += static_cast<std::size_t>(same);
+  }
+}
+
+void start(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s) {
+  const std::size_t heads = job.queries_per_kv;
+  for (std::size_t pair = 0; pair < item.n_queries * heads; ++pair) {
+    const float* const q = job.q + (item.token + pair / heads) * job.q_stride + (item.kv_head * heads + pair % heads) * job.head_dim;
+    for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
+      const F32x16 v = load_n(q + d, n);
+      store(s.q + pair * s.v_stride + d, job.is_f32 ? v : round_bf16(v));
+      store(s.out + pair * s.v_stride + d, zero());
+    });
+    s.largest[pair] = -__builtin_inff();
+    s.sum[pair] = 0.0f;
+  }
+  for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
+}
+
+void finish(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s) {
+  const std::size_t heads = job.queries_per_kv;
+  for (std::size_t pair = 0; pair < item.n_queries * heads; ++pair) {
+    const std::size_t head = item.kv_head * heads + pair % heads;
+    float sum = s.sum[pair];
+    F32x16 keep = set1(1.0f);
+    if (job.sinks) {
+      const float sink = job.sinks[head], before = s.largest[pair], now = before > sink ? before : sink;
+      keep = exp(set1(before - now));
+      sum = fma1(sum, exp1(before - now), exp1(sink - now));
+    }
+    float* const out = job.out + (item.token + pair / heads) * job.out_stride + head * job.head_dim;
+    for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
+      store_n(out + d, div(mul(load(s.out + pair * s.v_stride + d), keep), set1(sum)), n);
+    });
+  }
+}
+
+void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+  AttentionScratch s = lay_out(job, std::size_t{item.n_queries} * job.queries_per_kv, scratch);
+  start(job, item, s);
+  const KeyRange keys{visible(job, item.position).begin, item.position + item.n_queries};
+  for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end; tile += kTileKeys) {
+    pack_keys(job, item, tile, keys, s.keys);
+    pack_values(job, item, tile, keys, s);
+    attend_tile(job, item, s, tile);
+  }
+  finish(job, item, s);
+}
+
+}  // namespace
+}  // namespace kvasir::backend::cpu

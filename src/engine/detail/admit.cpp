@@ -1,0 +1,153 @@
+// Admission at a step boundary (SCH-3…6, SCH-20…22).
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/detail/request.h"
+#include "engine/engine.h"
+#include "sched/policy.h"
+
+namespace kvasir::engine {
+
+void Engine::admit(StepReport& report) {
+  while (sched::may_admit(group_view())) {
+    Request& head = *find(*queue_.head());
+    if (!start(head)) return;
+    queue_.pop();
+    rows_.push_back(&head);
+    plan_.admit.push_back(head.id);
+    ++report.n_admitted;
+  }
+}
+
+std::string_view Engine::namespace_of(const Request& request) const noexcept {
+  return request.options.cache_namespace.empty() ? options_.cache_namespace : request.options.cache_namespace;
+}
+
+GroupView Engine::group_view() const {
+  GroupView view;
+  view.queued = static_cast<std::uint32_t>(queue_.size());
+  view.max_rows = options_.max_rows;
+  view.max_preparation_tokens = options_.max_step_tokens;
+  view.is_held = n_holds_ > 0;
+  view.is_closed = is_closed_;
+  for (const Request* request : rows_) {
+    const bool is_preparing = request->stage == Stage::preparing || request->stage == Stage::waiting;
+    ++(is_preparing ? view.preparing : view.active);
+    if (request->stage != Stage::preparing) continue;
+    const std::uint64_t remaining = request->prompt().size() - parts_.store->length(*request->row);
+    view.preparing_tokens += sched::preparation_tokens(remaining, options_.max_step_tokens);
+  }
+  const bool has_free_row = view.active + view.preparing < view.max_rows;
+  if (queue_.empty() || !has_free_row || view.preparing == 0) return view;
+  const Request& head = *find(*queue_.head());
+  const Request* leader = head.leader ? find(*head.leader) : nullptr;
+  if (leader && leader->stage == Stage::preparing) return view;  // feeds nothing of its own
+  const bool may_reuse = parts_.cache && head.options.prompt_cache && head.owns_state();
+  const std::uint64_t cached = may_reuse ? parts_.cache->usable_length(head.prompt(), namespace_of(head)) : 0;
+  view.next_tokens = head.prompt().size() - cached;
+  return view;
+}
+
+// False: the head does not fit now and waits, unchanged.
+bool Engine::start(Request& request) {
+  const std::vector<sched::BlockDemand> running = running_demand();
+  const Request* leader = request.leader ? find(*request.leader) : nullptr;
+  if (leader && leader->stage == Stage::preparing) {
+    if (!budget_allows(running, request)) return false;  // later it takes the prompt from the cache
+    request.stage = Stage::waiting;
+  } else {
+    request.leader.reset();
+    if (!request.owns_state()) {
+      const auto most = static_cast<std::uint32_t>(request.prompt().size() - 1);
+      const std::uint32_t length = std::min(parts_.store->length(*request.options.state), most);
+      request.row = request.options.state;
+      const Status trimmed = parts_.store->trim_to(*request.row, length);
+      KVASIR_CHECK(trimmed.has_value()) << "enqueue has checked it";
+      if (!budget_allows(running, request)) return request.row.reset(), false;
+    } else if (!take_prefix(request, running)) {
+      return false;
+    }
+    request.stats.cached_tokens = parts_.store->length(*request.row);
+    request.stage = Stage::preparing;
+  }
+  request.admitted_at = parts_.clock.now();
+  request.session.seed_history(request.prompt(), {});
+  if (request.options.draft && request.options.n_draft_tokens > 0) {
+    Result<std::unique_ptr<DraftSource>> source = request.options.draft->open();
+    if (source) request.draft = *std::move(source);
+    else log::warning("draft source not opened: " + source.error().what);
+  }
+  return true;
+}
+
+// Gives the request a row, from the longest cached prefix there is (SCH-6).
+bool Engine::take_prefix(Request& request, std::span<const sched::BlockDemand> running) {
+  kv::KvStore& store = *parts_.store;
+  const bool may_reuse = parts_.cache && request.options.prompt_cache && !request.options.prompt_logprobs;
+  if (may_reuse && !running.empty()) {
+    // What the hit could spare at most; if that is not enough there is no need to take it.
+    const std::uint32_t usable = parts_.cache->usable_length(request.prompt(), namespace_of(request));
+    std::vector<sched::BlockDemand> rows(running.begin(), running.end());
+    add_demand(request, rows);
+    for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool)
+      rows[running.size() + pool].held = store.projected_blocks(pool, usable, options_.max_step_tokens);
+    for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool) {
+      std::size_t outstanding = 0;
+      for (std::size_t i = pool; i < rows.size(); i += store.n_pools()) outstanding += rows[i].outstanding();
+      if (outstanding > store.available_blocks(pool)) return false;
+    }
+  }
+  request.row = store.create_row();
+  if (may_reuse) {
+    if (std::optional<cache::PrefixHit> hit = parts_.cache->take(request.prompt(), namespace_of(request))) {
+      store.adopt(*request.row, std::move(hit->state));
+      request.retain = std::move(hit->retain);
+    }
+  }
+  if (budget_allows(running, request)) return true;
+  // The pin may hold more of the donor than this row reads.
+  request.retain.release();
+  if (budget_allows(running, request)) return true;
+  store.free_row(*request.row);
+  request.row.reset();
+  return false;
+}
+
+void Engine::add_demand(const Request& request, std::vector<sched::BlockDemand>& out) const {
+  const kv::KvStore& store = *parts_.store;
+  const std::size_t first = out.size();
+  for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool) {
+    // One block a table, for the copy of a shared tail: a row of one token has one block a table.
+    const std::size_t spare = store.projected_blocks(pool, 1, 1);
+    out.push_back({store.projected_blocks(pool, request.n_total(), options_.max_step_tokens), 0, spare});
+  }
+  if (!request.row) return;
+  std::vector<kv::KvBlockRef> blocks;
+  store.capture(*request.row).append_blocks(blocks);
+  for (const kv::KvBlockRef& block : blocks) ++out[first + block.pool].held;
+}
+
+std::vector<sched::BlockDemand> Engine::running_demand() const {
+  std::vector<sched::BlockDemand> out;
+  for (const Request* request : rows_) add_demand(*request, out);
+  return out;
+}
+
+// SCH-20. A row that runs alone is always admitted: submission has checked that it fits, and everything cached can go.
+bool Engine::budget_allows(std::span<const sched::BlockDemand> running, const Request& request) const {
+  const std::size_t n_pools = parts_.store->n_pools();
+  std::vector<sched::BlockDemand> rows(running.begin(), running.end());
+  add_demand(request, rows);
+  std::vector<sched::BlockDemand> of_pool;
+  bool is_enough = true;
+  for (std::size_t pool = 0; pool < n_pools && is_enough; ++pool) {
+    of_pool.clear();
+    for (std::size_t i = pool; i < rows.size(); i += n_pools) of_pool.push_back(rows[i]);
+    is_enough = sched::budget_allows(of_pool, parts_.store->available_blocks(static_cast<std::uint32_t>(pool)));
+  }
+  if (is_enough || !running.empty()) return is_enough;
+  return !request.retain_is_held;
+}
+
+}  // namespace kvasir::engine

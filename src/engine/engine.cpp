@@ -1,0 +1,326 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/detail/request.h"
+
+namespace kvasir::engine {
+namespace {
+
+constexpr std::uint32_t kMaxDrafts = 64;  // SPEC-41
+
+// Longest row that the store holds alone and the model allows; store.fits is monotone.
+std::uint64_t longest_context(const kv::KvStore& store, std::uint64_t limit, std::uint32_t max_chunk) {
+  std::uint64_t low = 0;
+  std::uint64_t high = limit + 1;
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (store.fits(middle, max_chunk) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::make(EngineParts parts, EngineOptions options) {
+  KVASIR_CHECK(parts.store != nullptr) << "an engine needs a KV store";
+  KVASIR_TRY(sched::StepPlanner planner,
+             sched::StepPlanner::make({options.max_rows, options.max_step_tokens, options.prefill_share}));
+  if (options.max_step_tokens > parts.executor.max_step_tokens())
+    return invalid("--max-step-tokens is above the executor's " + std::to_string(parts.executor.max_step_tokens()));
+  const std::uint64_t model_limit = parts.executor.max_positions();
+  if (options.context_length > model_limit)
+    return invalid("context length " + std::to_string(options.context_length) + " exceeds the model's " +
+                   std::to_string(model_limit));
+  const std::uint64_t limit = options.context_length > 0 ? options.context_length : model_limit;
+  const std::uint64_t context = longest_context(*parts.store, limit, options.max_step_tokens);
+  if (context == 0) return Error{Errc::capacity, "the kv budget leaves no room for any context"};
+  const kv::KvStore* store = parts.store.get();
+  ContextLimit context_limit(context, store->total_bytes(), [store, chunk = options.max_step_tokens](std::uint64_t n) {
+    return std::uint64_t{store->projected_bytes(n, chunk)};
+  });
+  return std::unique_ptr<Engine>(
+      new Engine(std::move(parts), std::move(options), std::move(planner), std::move(context_limit)));
+}
+
+Engine::Engine(EngineParts parts, EngineOptions options, sched::StepPlanner planner, ContextLimit limit)
+    : parts_(std::move(parts)),
+      options_(std::move(options)),
+      planner_(std::move(planner)),
+      queue_(options_.queue_limit),
+      context_limit_(std::move(limit)) {}
+
+Engine::~Engine() {
+  cancel_all(CancelReason::engine_closed);
+  StepReport report;
+  drop_ended();
+  settle(report);
+}
+
+PreparedRequest::PreparedRequest(std::vector<std::unique_ptr<Request>> choices) noexcept
+    : choices_(std::move(choices)) {}
+PreparedRequest::PreparedRequest(PreparedRequest&&) noexcept = default;
+PreparedRequest& PreparedRequest::operator=(PreparedRequest&&) noexcept = default;
+PreparedRequest::~PreparedRequest() = default;
+
+std::vector<RequestId> PreparedRequest::ids() const {
+  std::vector<RequestId> out;
+  for (const auto& choice : choices_) out.push_back(choice->id);
+  return out;
+}
+
+Result<PreparedRequest> Engine::prepare(GenerateOptions options, std::uint32_t n_choices) const {
+  const std::uint32_t vocab = parts_.executor.vocab_size();
+  if (n_choices == 0) return invalid("n must be at least 1");
+  if (options.state && n_choices > 1) return invalid("a caller's state serves one choice");
+  if (options.prompt.empty()) return invalid("prompt must not be empty");
+  for (const TokenId token : options.prompt) {
+    if (token >= vocab) return invalid("prompt token id " + std::to_string(token) + " is out of range");
+  }
+  const std::uint64_t n_prompt = options.prompt.size();
+  KVASIR_TRY_DO(sched::next_prefill_span(
+      {.length = n_prompt, .position = 0, .chunk = options.prefill_chunk, .budget = 1, .snapshot_at = options.snapshot_at}));
+  const std::uint64_t max_tokens =
+      context_limit_.resolve_max_tokens(n_prompt, options.max_tokens, options.default_max_tokens);
+  if (std::optional<Refusal> refusal = context_limit_.refuse(n_prompt, max_tokens))
+    return invalid(std::move(refusal->message));
+  if (!options.eos_ids) options.eos_ids = options_.eos_ids;
+  std::uint64_t seed = 0;
+  if (options.sampling.seed) {
+    seed = *options.sampling.seed;
+  } else {
+    KVASIR_TRY(seed, sampling::system_seed());
+  }
+  std::vector<std::unique_ptr<Request>> choices;
+  for (std::uint32_t i = 0; i < n_choices; ++i) {
+    KVASIR_TRY(sampling::SamplingSession session,
+               sampling::SamplingSession::make(
+                   options.sampling, {vocab, *options.eos_ids, options_.newline_ids, seed + i}));
+    const RequestId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
+    auto request = std::make_unique<Request>(id, options, std::move(session));
+    request->max_tokens = max_tokens;
+    request->seed = seed + i;
+    request->stats.prompt_tokens = n_prompt;
+    if (i > 0) request->leader = choices.front()->id;
+    if (options.constraint) request->constraint = options.constraint->clone();
+    choices.push_back(std::move(request));
+  }
+  return PreparedRequest(std::move(choices));
+}
+
+Status Engine::enqueue(PreparedRequest request, std::vector<std::unique_ptr<Sink>> sinks) {
+  KVASIR_CHECK(sinks.size() == request.size()) << "one sink a choice";
+  if (is_closed_) return Error{Errc::cancelled, "engine_closed"};
+  if (!queue_.has_room(request.size())) return Error{Errc::capacity, "queue_full"};
+  const Request& first = *request.choices_.front();
+  if (first.options.state) {
+    const auto state = states_.find(*first.options.state);
+    if (state == states_.end() || state->second) return invalid("state is unknown or in use");
+    if (!parts_.store->resumable_at(
+            state->first,
+            std::min(parts_.store->length(state->first), static_cast<std::uint32_t>(first.prompt().size() - 1))))
+      return invalid("state must leave a prompt token to feed");
+    state->second = true;
+  }
+  for (std::size_t i = 0; i < sinks.size(); ++i) {
+    std::unique_ptr<Request>& choice = request.choices_[i];
+    choice->sink = std::move(sinks[i]);
+    const RequestId id = choice->id;
+    requests_.emplace(id, std::move(choice));
+    const Status queued = queue_.push(id);
+    KVASIR_CHECK(queued.has_value()) << "room was checked";
+  }
+  return {};
+}
+
+Result<RequestId> Engine::submit(GenerateOptions options, std::unique_ptr<Sink> sink) {
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::move(sink));
+  KVASIR_TRY(const std::vector<RequestId> ids, submit_choices(std::move(options), std::move(sinks)));
+  return ids.front();
+}
+
+Result<std::vector<RequestId>> Engine::submit_choices(GenerateOptions options,
+                                                      std::vector<std::unique_ptr<Sink>> sinks) {
+  KVASIR_TRY(PreparedRequest request, prepare(std::move(options), static_cast<std::uint32_t>(sinks.size())));
+  std::vector<RequestId> ids = request.ids();
+  KVASIR_TRY_DO(enqueue(std::move(request), std::move(sinks)));
+  return ids;
+}
+
+void Engine::cancel(RequestId request, CancelReason reason) noexcept {
+  Request* found = find(request);
+  if (found && !found->cancelled) found->cancelled = reason;
+}
+
+void Engine::cancel_all(CancelReason reason) noexcept {
+  for (auto& [id, request] : requests_) {
+    if (!request->cancelled) request->cancelled = reason;
+  }
+}
+
+void Engine::fail_all(const Error& error) {
+  for (auto& [id, request] : requests_) request->end = Failed{"engine_failed", error.what, {}};
+  StepReport report;
+  settle(report);
+}
+
+void Engine::release_hold() noexcept {
+  KVASIR_CHECK(n_holds_ > 0) << "nobody holds";
+  --n_holds_;
+}
+
+KvRowId Engine::create_state() {
+  const KvRowId state = parts_.store->create_row();
+  states_.emplace(state, false);
+  return state;
+}
+
+Status Engine::free_state(KvRowId state) {
+  const auto found = states_.find(state);
+  if (found == states_.end() || found->second) return invalid("state is unknown or in use");
+  states_.erase(found);
+  parts_.store->free_row(state);
+  return {};
+}
+
+std::uint32_t Engine::state_length(KvRowId state) const noexcept { return parts_.store->length(state); }
+
+Request* Engine::find(RequestId id) const noexcept {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? nullptr : found->second.get();
+}
+
+StepReport Engine::step() {
+  StepReport report;
+  plan_.clear();
+  drop_ended();
+  settle(report);
+  admit(report);
+  propose_drafts();
+  make_plan();
+  report.wake_at = plan_.wake_at;
+  report.is_idle = plan_.empty();
+  if (plan_.empty()) return report;
+  if (Status done = transact(report); !done) {
+    for (const PlannedRow& row : plan_.rows)
+      find(row.request)->end_with(Failed{"engine_failed", done.error().what, {}});
+    report.failure = std::move(done).error();
+  }
+  settle(report);
+  return report;
+}
+
+std::optional<CancelReason> Engine::cancel_reason(const Request& request) const noexcept {
+  if (request.cancelled) return request.cancelled;
+  if (const auto reason = request.options.cancellation.reason()) return reason;
+  if (request.options.deadline && parts_.clock.now() >= *request.options.deadline) return CancelReason::deadline;
+  return std::nullopt;
+}
+
+void Engine::drop_ended() {
+  for (auto& [id, request] : requests_) {
+    if (const auto reason = cancel_reason(*request)) {
+      request->end_with(Cancelled{*reason});
+    } else if (is_closed_ && request->stage == Stage::queued) {
+      request->end_with(Cancelled{CancelReason::engine_closed});
+    } else if (request->options.deadline) {
+      plan_.wake_at = std::min(plan_.wake_at.value_or(*request->options.deadline), *request->options.deadline);
+    }
+    if (request->end && request->stage == Stage::completing && cancel_reason(*request))
+      request->stage = Stage::active;  // cancelled meanwhile: the token is not fed (EXE-20)
+  }
+}
+
+// SPEC-2, SPEC-11: the budget of the step is the planner's business.
+void Engine::propose_drafts() {
+  for (Request* request : rows_) {
+    request->drafts.clear();
+    if (!request->draft || request->stage != Stage::active || request->sink->is_paused()) continue;
+    const std::uint64_t n_max = std::min<std::uint64_t>(
+        {std::min(request->options.n_draft_tokens, kMaxDrafts), request->n_remaining() - 1, options_.max_step_tokens});
+    if (n_max == 0) continue;
+    const DraftAsk ask{request->draft_feed,
+                       request->prompt().size() + request->emitted.size(),
+                       static_cast<std::uint32_t>(n_max)};
+    const Status proposed = request->draft->propose(ask, request->drafts);
+    const bool is_known = std::all_of(request->drafts.begin(), request->drafts.end(), [&](TokenId token) {
+      return token < parts_.executor.vocab_size();
+    });
+    if (!proposed || !is_known) {
+      log::warning("draft source dropped: " + (proposed ? std::string("unknown token") : proposed.error().what));
+      request->drafts.clear();
+      request->draft.reset();
+    }
+    request->drafts.resize(std::min<std::size_t>(request->drafts.size(), n_max));
+  }
+}
+
+void Engine::make_plan() {
+  // Prompt logprobs want the head at every position; this bounds the logits of a step (SAMP-32).
+  constexpr std::uint32_t kPromptLogprobChunk = 32;
+  plan_rows_.clear();
+  for (const Request* request : rows_) {
+    sched::PlanRow row{.request = request->id};
+    row.phase = request->stage == Stage::preparing ? sched::RowPhase::preparing
+                : request->stage == Stage::waiting ? sched::RowPhase::waiting
+                : request->stage == Stage::active  ? sched::RowPhase::active
+                                                   : sched::RowPhase::completing;
+    row.is_paused = request->sink->is_paused();
+    row.wants_prompt_logits = request->options.prompt_logprobs.has_value();
+    row.position = request->row ? parts_.store->length(*request->row) : 0;
+    row.length = request->prompt().size();
+    row.prefill_chunk = row.wants_prompt_logits ? std::min(request->options.prefill_chunk, kPromptLogprobChunk)
+                                                : request->options.prefill_chunk;
+    row.n_drafts = static_cast<std::uint32_t>(request->drafts.size());
+    row.snapshot_at = request->options.snapshot_at;
+    plan_rows_.push_back(row);
+  }
+  planner_.plan(plan_rows_, plan_);
+}
+
+EngineSnapshot Engine::snapshot() const {
+  EngineSnapshot out = totals_;
+  out.queued = static_cast<std::uint32_t>(queue_.size());
+  const GroupView view = group_view();
+  out.preparing = view.preparing;
+  out.active = view.active;
+  out.is_held = n_holds_ > 0;
+  out.is_closed = is_closed_;
+  out.kv_used_bytes = parts_.store->used_bytes();
+  out.kv_total_bytes = parts_.store->total_bytes();
+  out.kv_available_bytes = parts_.store->available_bytes();
+  if (parts_.cache) out.cache = parts_.cache->stats();
+  return out;
+}
+
+std::string Engine::check_invariants() const {
+  const kv::KvSnapshot books = parts_.store->snapshot();
+  if (std::string wrong = kv::check_invariants(books); !wrong.empty()) return wrong;
+  if (rows_.size() > options_.max_rows) return "more rows than max_rows (SCH-2)";
+  if (rows_.size() + queue_.size() != requests_.size()) return "a request neither waits nor runs";
+  std::unordered_map<KvRowId, int> owners;
+  for (const auto& [state, is_used] : states_) owners[state] = 1;
+  for (const Request* request : rows_) {
+    if (request->end && request->stage != Stage::completing) return "an ended request still runs";
+    if (!request->row.has_value() != (request->stage == Stage::waiting)) return "a row without KV state";
+    if (!request->row) continue;
+    if (request->owns_state() && ++owners[*request->row] != 1) return "two requests own one row";
+    const std::uint64_t length = parts_.store->length(*request->row);
+    const std::uint64_t known = request->prompt().size() + request->emitted.size();
+    const bool is_prompt_fed = request->stage != Stage::preparing;
+    if (is_prompt_fed ? length + 1 != known : length >= request->prompt().size())
+      return "a row's state disagrees with its tokens";
+  }
+  for (const kv::KvSnapshot::Row& row : books.rows) {
+    if (!owners.contains(row.id)) return "a row in the store belongs to nobody";
+    if (row.state.in_step) return "a row is in a step between steps";
+  }
+  return books.rows.size() == owners.size() ? "" : "a request's row is not in the store";
+}
+
+}  // namespace kvasir::engine

@@ -1,0 +1,192 @@
+// Engine: every request from options to outcome (DESIGN §3). One step is one transaction over all rows: plan → reserve →
+// checkpoint → run → sample → deliver → commit; a failed or cancelled row harms no other and gives back every block.
+// Invariant: whatever runs beside a row never changes its bits (SCH-17). Engine thread only, but for prepare() and
+// context_limit(), which any thread may call. EngineThread drives it in a server; tests and tools call step() themselves.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "cache/prefix_cache.h"
+#include "contract/executor.h"
+#include "contract/generate_options.h"
+#include "contract/sink.h"
+#include "contract/step_plan.h"
+#include "engine/context_limit.h"
+#include "kv/kv_store.h"
+#include "sched/admission.h"
+#include "sched/step_planner.h"
+
+namespace kvasir::engine {
+
+struct Request;  // private: one request's state
+struct RowWork;  // private: one row's part of a step
+
+struct EngineOptions {
+  std::uint32_t max_rows = 8;            // SCH-2
+  std::uint32_t max_step_tokens = 512;   // B
+  std::uint32_t prefill_share = 128;     // P
+  std::size_t queue_limit = 64;          // SCH-1
+  std::uint32_t context_length = 0;      // lowers the model's; 0: the model's (FIT-12)
+  std::vector<TokenId> eos_ids;          // of requests that name none
+  std::vector<TokenId> newline_ids;      // the tokens of "\n" (SAMP-10)
+  std::string cache_namespace;           // KV-42, of requests that name none
+};
+
+struct EngineParts {
+  Executor& executor;                          // outlives the engine
+  const Clock& clock;                          // outlives the engine
+  std::unique_ptr<kv::KvStore> store;
+  std::unique_ptr<cache::PrefixCache> cache;   // of that store; null: no prefix is ever reused
+};
+
+struct StepReport {
+  std::uint32_t n_rows = 0;
+  std::uint64_t n_tokens = 0;
+  std::uint32_t n_admitted = 0;
+  std::uint32_t n_ended = 0;
+  std::uint32_t n_deferred = 0;                   // prefill spans put off for want of blocks (SCH-22)
+  bool is_idle = false;                           // nothing ran: sleep until a message or wake_at
+  std::optional<Clock::Duration> wake_at;
+  std::optional<Error> failure;                   // of the run; the step's rows ended with it (SCH-34)
+};
+
+struct EngineSnapshot {  // for /stats and /metrics
+  std::uint32_t queued = 0, preparing = 0, active = 0;
+  bool is_held = false, is_closed = false;
+  std::uint64_t steps = 0, decode_tokens = 0, prefill_tokens = 0, draft_tokens = 0, deferrals = 0;
+  std::size_t kv_used_bytes = 0, kv_total_bytes = 0, kv_available_bytes = 0;
+  cache::PrefixCacheStats cache;
+};
+
+// Validated requests that are not yet in the queue: the n choices of one prompt.
+class PreparedRequest {
+ public:
+  PreparedRequest(PreparedRequest&&) noexcept;
+  PreparedRequest& operator=(PreparedRequest&&) noexcept;
+  ~PreparedRequest();
+  std::size_t size() const noexcept { return choices_.size(); }
+  std::vector<RequestId> ids() const;
+
+ private:
+  friend class Engine;
+  explicit PreparedRequest(std::vector<std::unique_ptr<Request>> choices) noexcept;
+  std::vector<std::unique_ptr<Request>> choices_;
+};
+
+class Engine {
+ public:
+  // Errors: limits that cannot work (SCH §2), a step larger than the executor's, a store without room for any context.
+  static Result<std::unique_ptr<Engine>> make(EngineParts parts, EngineOptions options);
+  ~Engine();  // ends what still lives with `engine_closed`
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Everything about a request that can be refused before it waits. Choice i draws with seed + i (SAMP-22). Errors:
+  // invalid_argument with the texts of EXE-1, FIT-20, FIT-21, SAMP-4 and EXE-35.
+  Result<PreparedRequest> prepare(GenerateOptions options, std::uint32_t n_choices = 1) const;
+  // One sink a choice, all or nothing. The prompt of several choices is computed once. Errors: capacity `queue_full`;
+  // invalid_argument for a caller's state that is unknown, in use or too long; cancelled once closed.
+  Status enqueue(PreparedRequest request, std::vector<std::unique_ptr<Sink>> sinks);
+  Result<RequestId> submit(GenerateOptions options, std::unique_ptr<Sink> sink);
+  Result<std::vector<RequestId>> submit_choices(GenerateOptions options, std::vector<std::unique_ptr<Sink>> sinks);
+  // Takes effect before the row's next token; unknown ids are ignored, the first reason stays. Sinks may call it.
+  void cancel(RequestId request, CancelReason reason) noexcept;
+
+  StepReport step();
+  bool has_requests() const noexcept { return !requests_.empty(); }
+
+  // Admission stops while anyone holds (SCH-30).
+  void hold() noexcept { ++n_holds_; }
+  void release_hold() noexcept;
+  // New requests are refused, waiting ones end with `engine_closed`, running ones go on (SCH-32).
+  void close() noexcept { is_closed_ = true; }
+  void cancel_all(CancelReason reason) noexcept;
+  // Ends every request with code `engine_failed`, publishing nothing (SCH-33).
+  void fail_all(const Error& error);
+
+  // State that outlives a request (GenerateOptions::state): used by one request at a time, freed by the caller.
+  KvRowId create_state();
+  Status free_state(KvRowId state);  // error: unknown, or in use by a request
+  std::uint32_t state_length(KvRowId state) const noexcept;
+
+  const ContextLimit& context_limit() const noexcept { return context_limit_; }
+  kv::KvStore& store() noexcept { return *parts_.store; }
+  cache::PrefixCache* cache() noexcept { return parts_.cache.get(); }
+  EngineSnapshot snapshot() const;
+  // Empty, or the first thing that is wrong: the store's books, who owns which row, SCH-2.
+  std::string check_invariants() const;
+
+ private:
+  Engine(EngineParts parts, EngineOptions options, sched::StepPlanner planner, ContextLimit limit);
+
+  // engine.cpp: the boundary
+  void drop_ended();
+  void propose_drafts();
+  void make_plan();
+  std::optional<CancelReason> cancel_reason(const Request& request) const noexcept;
+
+  // detail/admit.cpp
+  void admit(StepReport& report);
+  GroupView group_view() const;
+  bool start(Request& request);
+  bool take_prefix(Request& request, std::span<const sched::BlockDemand> running);
+  std::vector<sched::BlockDemand> running_demand() const;     // [n_rows, n_pools]
+  void add_demand(const Request& request, std::vector<sched::BlockDemand>& out) const;
+  bool budget_allows(std::span<const sched::BlockDemand> running, const Request& request) const;
+  std::string_view namespace_of(const Request& request) const noexcept;
+
+  // detail/transact.cpp: the step
+  Status transact(StepReport& report);
+  Result<kv::KvStep> reserve(StepReport& report);
+  bool relieve(StepReport& report);
+  void open_work();
+  Result<LogitsView> run(const kv::KvStep& step);
+  Status sample(const LogitsView& logits);
+  Status sample_row(RowWork& work, const LogitsView& logits);
+  void deliver(kv::KvStep& step);
+  void deliver_row(RowWork& work);
+  void deliver_prompt(RowWork& work);
+
+  // detail/settle.cpp: after the commit, and ends
+  void advance_rows();
+  void advance_prefill(RowWork& work);
+  void fork_choices(Request& leader);
+  void publish(const Request& request, std::uint64_t n_tokens);
+  void settle(StepReport& report);
+  void finish(Request& request);
+  void hand_over(Request& leader);
+
+  Request* find(RequestId id) const noexcept;
+
+  EngineParts parts_;
+  EngineOptions options_;
+  sched::StepPlanner planner_;
+  sched::WaitQueue queue_;
+  ContextLimit context_limit_;
+  mutable std::atomic<std::uint64_t> next_id_{1};
+  std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
+  std::vector<Request*> rows_;                        // admitted, in admission order
+  std::unordered_map<KvRowId, bool> states_;          // callers' states → in use
+  std::uint32_t n_holds_ = 0;
+  bool is_closed_ = false;
+
+  StepPlan plan_;                                     // buffers of one step, reused
+  std::vector<sched::PlanRow> plan_rows_;
+  std::vector<kv::RowSpan> spans_;
+  std::vector<RowWork> work_;
+  std::vector<std::uint32_t> tokens_, positions_, wanted_, keep_;
+  std::vector<Request*> ending_;
+  EngineSnapshot totals_;
+};
+
+}  // namespace kvasir::engine

@@ -1,0 +1,105 @@
+#include "kvasir/verify/rig.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/model_files.h"
+#include "kvasir/verify/planted_fault.h"
+
+namespace kvasir::verify {
+namespace {
+
+constexpr std::uint32_t kContext = 1024;         // tokens a row may have in a check
+constexpr std::uint64_t kPoolRows = 10;          // rows of that length the pool holds: 8 running and the cache's
+
+class Recorder final : public Sink {
+ public:
+  explicit Recorder(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
+  Result<SinkReply> commit(std::span<const TokenId> tokens, std::span<const Logprobs> logprobs) override {
+    answer_->tokens.insert(answer_->tokens.end(), tokens.begin(), tokens.end());
+    answer_->logprobs.insert(answer_->logprobs.end(), logprobs.begin(), logprobs.end());
+    return SinkReply::more;
+  }
+  void finish(Outcome outcome) noexcept override {
+    answer_->outcome = std::move(outcome);
+    answer_->finished = true;
+  }
+
+ private:
+  std::shared_ptr<Answer> answer_;  // shared with the check that waits for it
+};
+
+std::uint32_t bits(float x) noexcept { return std::bit_cast<std::uint32_t>(x); }
+
+bool same_logprobs(const Logprobs& a, const Logprobs& b) {
+  const auto same_entry = [](const TokenLogprob& x, const TokenLogprob& y) { return x.token == y.token && bits(x.logprob) == bits(y.logprob); };
+  return bits(a.logprob) == bits(b.logprob) && std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), same_entry);
+}
+
+}  // namespace
+
+bool same_bits(const Answer& a, const Answer& b) {
+  return a.tokens == b.tokens && std::equal(a.logprobs.begin(), a.logprobs.end(), b.logprobs.begin(), b.logprobs.end(), same_logprobs);
+}
+
+Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
+  std::unique_ptr<Rig> rig(new Rig);
+  const OpenOptions& o = options.open;
+  KVASIR_TRY(rig->device_, make_device(o.backend, options.n_threads, o.isa));
+  if (options.plant_row_count_fault) rig->device_ = plant(Fault::row_count, std::move(rig->device_));
+  KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
+  KVASIR_TRY(rig->model_, model::Model::load(files, *rig->device_, {.max_context = 0, .max_step_tokens = o.max_step_tokens, .max_wanted = o.max_rows, .progress = o.progress, .exact_f32 = false}));
+  const DType type = o.kv_type.value_or(o.backend == Backend::ref ? DType::f32 : DType::bf16);
+  const std::uint32_t context = std::min(kContext, rig->model_->max_positions());
+  std::size_t token_bytes = 0;
+  for (const KvLayerSpec& layer : rig->model_->kv_list()) token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(type);
+  const std::size_t budget = kPoolRows * token_bytes * (context + 2 * options.block_tokens);
+  KVASIR_TRY(auto store, kv::KvStore::make(*rig->device_, rig->model_->kv_list(), {.type = type, .block_tokens = options.block_tokens, .budget_bytes = budget, .split_tokens = context, .split_chunk = o.max_step_tokens}));
+  engine::EngineParts parts{.executor = *rig->model_, .clock = rig->clock_, .store = std::move(store), .cache = nullptr};
+  if (options.with_cache) parts.cache = std::make_unique<cache::PrefixCache>(*parts.store, cache::PrefixCacheOptions{});
+  engine::EngineOptions engine_options;
+  engine_options.max_rows = o.max_rows;
+  engine_options.max_step_tokens = o.max_step_tokens;
+  engine_options.prefill_share = o.prefill_share;
+  engine_options.context_length = context;
+  engine_options.cache_namespace = "same-bits";
+  KVASIR_TRY(rig->engine_, engine::Engine::make(std::move(parts), engine_options));
+  return rig;
+}
+
+Result<std::shared_ptr<Answer>> Rig::submit(GenerateOptions options) {
+  auto answer = std::make_shared<Answer>();  // shared with its sink
+  KVASIR_TRY_DO(engine_->submit(std::move(options), std::make_unique<Recorder>(answer)));
+  return answer;
+}
+
+Result<std::vector<std::shared_ptr<Answer>>> Rig::submit_choices(GenerateOptions options, std::uint32_t n) {
+  std::vector<std::shared_ptr<Answer>> answers;  // shared with their sinks
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    answers.push_back(std::make_shared<Answer>());
+    sinks.push_back(std::make_unique<Recorder>(answers.back()));
+  }
+  KVASIR_TRY_DO(engine_->submit_choices(std::move(options), std::move(sinks)));
+  return answers;
+}
+
+Status Rig::step() {
+  const engine::StepReport report = engine_->step();
+  most_rows_ = std::max(most_rows_, report.n_rows);
+  if (report.failure) return *report.failure;
+  return {};
+}
+
+Status Rig::run_until_idle() {
+  while (engine_->has_requests()) KVASIR_TRY_DO(step());
+  return {};
+}
+
+Result<Answer> Rig::run_alone(GenerateOptions options) {
+  KVASIR_TRY(const auto answer, submit(std::move(options)));
+  KVASIR_TRY_DO(run_until_idle());
+  return *answer;
+}
+
+}  // namespace kvasir::verify
