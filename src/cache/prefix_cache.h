@@ -1,6 +1,7 @@
-// PrefixCache: which token prefixes have KV state in RAM, which to reuse and which to forget (CACHE-1…9, EXE-54). A radix
-// tree over tokens a namespace; entries share blocks, a block's bytes count once. Taking never consumes. The engine takes
-// at admission and puts at boundaries; the store reclaims through it. Engine thread only; must not outlive its store.
+// PrefixCache: which token prefixes have KV state in RAM, which to reuse and which to forget
+// (CACHE-1…9, EXE-54). A radix tree over tokens a namespace; entries share blocks, a block's bytes
+// count once. Taking never consumes. The engine takes at admission and puts at boundaries; the
+// store reclaims through it. Engine thread only; must not outlive its store.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +23,16 @@ namespace kvasir::cache {
 
 struct CacheCore;  // private: trees, entries, byte accounts
 
-// Something bound to the very end of an entry's tokens (a draft kind's hidden state). Such an entry serves its full length
-// only (CACHE-2). Shared by the entry and the hits made from it.
+// Something bound to the very end of an entry's tokens (a draft kind's hidden state). Such an entry
+// serves its full length only (CACHE-2). Shared by the entry and the hits made from it.
 class Attachment {
  public:
   virtual ~Attachment() = default;
   virtual std::size_t bytes() const noexcept = 0;
 };
 
-// Pins what a hit reads: a pinned entry is never a victim (CACHE-7). Releasing is dropping it; outliving the cache is fine.
+// Pins what a hit reads: a pinned entry is never a victim (CACHE-7). Releasing is dropping it;
+// outliving the cache is fine.
 class Retain {
  public:
   Retain() noexcept = default;
@@ -69,20 +71,23 @@ struct PrefixCacheStats {
 class PrefixCache final : public kv::KvReclaimer {
  public:
   // Registers itself as the store's reclaimer until destroyed. No policy: LRU.
-  PrefixCache(kv::KvStore& store, const PrefixCacheOptions& options, std::unique_ptr<RetentionPolicy> policy = nullptr);
+  PrefixCache(kv::KvStore& store,
+              const PrefixCacheOptions& options,
+              std::unique_ptr<RetentionPolicy> policy = nullptr);
   ~PrefixCache() override;
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // The longest usable prefix p ≤ prompt.size() − 1 in the namespace (KV-42, cache_namespace.h); of equals the most
-  // recently used. The entry stays and counts as used.
+  // The longest usable prefix p ≤ prompt.size() − 1 in the namespace (KV-42, cache_namespace.h); of
+  // equals the most recently used. The entry stays and counts as used.
   std::optional<PrefixHit> take(std::span<const TokenId> prompt, std::string_view ns);
   // As take, without counting or touching anything: what admission would find.
   std::uint32_t usable_length(std::span<const TokenId> prompt, std::string_view ns) const;
 
-  // Keeps the state of exactly these tokens, replacing an equal entry and superseding shorter ones it can stand for
-  // (CACHE-6), then evicts to the caps. Success moves the state even when it was dropped at once (too large, or off).
-  // Error (state and tokens disagree), state still the caller's: invalid_argument.
+  // Keeps the state of exactly these tokens, replacing an equal entry and superseding shorter ones
+  // it can stand for (CACHE-6), then evicts to the caps. Success moves the state even when it was
+  // dropped at once (too large, or off). Error (state and tokens disagree), state still the
+  // caller's: invalid_argument.
   Status put(std::span<const TokenId> tokens,
              kv::KvState&& state,
              std::string_view ns,
@@ -94,7 +99,8 @@ class PrefixCache final : public kv::KvReclaimer {
   bool reclaim(std::span<const std::size_t> wanted) noexcept override;
   std::size_t reclaimable(std::uint32_t pool) const noexcept override;
 
-  // Empty when tree, entries and byte accounts agree, else the first thing that is wrong. For tests.
+  // Empty when tree, entries and byte accounts agree, else the first thing that is wrong. For
+  // tests.
   std::string check_invariants() const;
 
  private:

@@ -1,5 +1,5 @@
-// Random put and take against a list of token vectors (CACHE test 1), and rows, hits and reclaim under pressure with every
-// byte read back. The seed of a failing run is in its message.
+// Random put and take against a list of token vectors (CACHE test 1), and rows, hits and reclaim
+// under pressure with every byte read back. The seed of a failing run is in its message.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@ class NaiveCache {
     std::uint32_t length = 0;
     for (Entry& entry : entries_) {
       const std::uint32_t p = entry.ns == ns ? usable(entry, prompt) : 0;
-      if (p > length || (p == length && p > 0 && entry.used > best->used)) best = &entry, length = p;
+      if (p > length || (p == length && p > 0 && entry.used > best->used))
+        best = &entry, length = p;
     }
     if (best) best->used = ++clock_;
     return length;
@@ -44,8 +45,9 @@ class NaiveCache {
     });
     entries_.push_back({tokens, std::move(state), ns, ++clock_});
     while (entries_.size() > max_entries_) {
-      entries_.erase(std::min_element(entries_.begin(), entries_.end(),
-                                      [](const Entry& a, const Entry& b) { return a.used < b.used; }));
+      entries_.erase(
+          std::min_element(entries_.begin(), entries_.end(),
+                           [](const Entry& a, const Entry& b) { return a.used < b.used; }));
     }
   }
 
@@ -60,8 +62,8 @@ class NaiveCache {
   };
 
   static std::uint32_t usable(const Entry& entry, const Tokens& prompt) {
-    const std::uint32_t p =
-        std::min(common_length(entry.tokens, prompt), static_cast<std::uint32_t>(prompt.size()) - 1);
+    const std::uint32_t p = std::min(common_length(entry.tokens, prompt),
+                                     static_cast<std::uint32_t>(prompt.size()) - 1);
     return entry.state.resumable_at(p) ? p : 0;
   }
 
@@ -72,7 +74,8 @@ class NaiveCache {
 
 Tokens random_tokens(std::mt19937& random, std::size_t longest) {
   Tokens out(1 + random() % longest);
-  for (TokenId& token : out) token = random() % 8 == 0 ? 2 : 1;  // long common prefixes, many branches
+  for (TokenId& token : out)
+    token = random() % 8 == 0 ? 2 : 1;  // long common prefixes, many branches
   return out;
 }
 
@@ -90,7 +93,7 @@ TEST(PrefixCacheRandom, TakeAndPutAgreeWithAListOfTokenVectors_CACHE2_CACHE6) {
         const Tokens tokens = random_tokens(random, 40);
         const std::string ns = random() % 4 == 0 ? "b" : "a";
         if (random() % 2) {
-          kv::KvState state = rows.state_of(tokens, 1 + random() % 9);
+          kv::KvState state = rows.state_of(tokens, 1 + static_cast<std::uint32_t>(random() % 9));
           ASSERT_TRUE(state);
           naive.put(tokens, state.clone(), ns);
           ASSERT_TRUE(cache.put(tokens, std::move(state), ns));
@@ -107,12 +110,15 @@ TEST(PrefixCacheRandom, TakeAndPutAgreeWithAListOfTokenVectors_CACHE2_CACHE6) {
   EXPECT_GT(hits, 500u);
 }
 
-// What a server does, in a store too small for it: rows start from hits, grow, publish at boundaries and at the end, some
-// are cancelled; reserve reclaims cached prefixes. C24: no row ever reads another's bytes.
+// What a server does, in a store too small for it: rows start from hits, grow, publish at
+// boundaries and at the end, some are cancelled; reserve reclaims cached prefixes. C24: no row ever
+// reads another's bytes.
 class Server {
  public:
   Server(std::uint32_t seed, const KvList& list)
-      : random_(seed), rows_(list, 8, 40 * 2 * 2 * 8 * 2 * list.size()), cache_(rows_.store(), {}) {}
+      : random_(seed),
+        rows_(list, 8, 40 * 2 * 2 * 8 * 2 * list.size()),
+        cache_(rows_.store(), {}) {}
 
   void run(int n_operations) {
     for (int i = 0; i < n_operations; ++i) {
@@ -150,21 +156,22 @@ class Server {
       case 1:  // a boundary
         if (length > 0) publish(first(row.tokens, length), rows_.store().capture(row.id));
         return;
-      default: break;
+      default:
+        break;
     }
     if (length < row.tokens.size()) return grow(row, length);
+    const kv::RowSpan span{row.id, 1, 0};
+    EXPECT_TRUE(!rows_.store().can_reserve({&span, 1}) || rows_.holds(row.id, row.tokens));
     publish(row.tokens, rows_.store().detach_row(row.id));
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
   void grow(Running& row, std::uint32_t length) {
-    const auto end = std::min<std::uint32_t>(static_cast<std::uint32_t>(row.tokens.size()), length + 1 + random_() % 20);
-    const std::size_t available = rows_.store().available_blocks(0);
-    if (rows_.feed(row.id, row.tokens, end, 20)) {
-      EXPECT_TRUE(available > 0 || rows_.store().free_blocks(0) == 0);
-    } else {
-      ++full;
-    }
+    const std::size_t end = std::min<std::size_t>(row.tokens.size(), length + 1 + random_() % 20);
+    const kv::RowSpan span{row.id, static_cast<std::uint32_t>(end) - length, 0};
+    const bool can = rows_.store().can_reserve({&span, 1});
+    EXPECT_EQ(rows_.feed(row.id, row.tokens, static_cast<std::uint32_t>(end)), can);
+    if (!can) ++full;
   }
 
   void start() {
@@ -175,13 +182,15 @@ class Server {
       EXPECT_EQ(hit->state.length(), hit->length);
       rows_.store().adopt(row.id, std::move(hit->state));
       row.retain = std::move(hit->retain);
-      if (rows_.store().available_blocks(0) > 4)
-        EXPECT_TRUE(rows_.holds(row.id, row.tokens));
+      const kv::RowSpan span{row.id, 1, 0};
+      EXPECT_TRUE(!rows_.store().can_reserve({&span, 1}) || rows_.holds(row.id, row.tokens));
     }
     running_.push_back(std::move(row));
   }
 
-  void publish(const Tokens& tokens, kv::KvState state) { EXPECT_TRUE(cache_.put(tokens, std::move(state), "")); }
+  void publish(const Tokens& tokens, kv::KvState state) {
+    EXPECT_TRUE(cache_.put(tokens, std::move(state), ""));
+  }
 
   std::mt19937 random_;
   TestRows rows_;

@@ -48,7 +48,8 @@ TEST(PrefixCache, AnEarlierPromptWithItsOwnOutputServesTheNextTurn_C18) {
   ASSERT_TRUE(cache.put(turn, rows.state_of(turn), ""));
 
   EXPECT_EQ(hit_length(cache, joined(turn, {900, 901})), 40u);
-  EXPECT_EQ(hit_length(cache, joined(first(turn, 29), {900, 901})), 29u);  // CACHE-4: not a block border
+  EXPECT_EQ(hit_length(cache, joined(first(turn, 29), {900, 901})),
+            29u);  // CACHE-4: not a block border
   EXPECT_EQ(hit_length(cache, {900, 901}), 0u);
   EXPECT_EQ(hit_length(cache, {1}), 0u);
   EXPECT_EQ(hit_length(cache, {}), 0u);
@@ -68,7 +69,8 @@ TEST(PrefixCache, WindowedTurnsReuseTheBoundarySnapshot_C19) {
   ASSERT_TRUE(cache.put(generated, rows.store().detach_row(row), ""));
   EXPECT_EQ(cache.stats().entries, 2u);  // CACHE-6: the end is not resumable at the boundary
 
-  const Tokens turn2 = joined(first(turn1, 197), counting(20, 9000));  // re-encoded differently (CACHE-11)
+  const Tokens turn2 =
+      joined(first(turn1, 197), counting(20, 9000));  // re-encoded differently (CACHE-11)
   auto hit = cache.take(turn2, "");
   ASSERT_TRUE(hit);
   EXPECT_EQ(hit->length, 195u);
@@ -78,7 +80,8 @@ TEST(PrefixCache, WindowedTurnsReuseTheBoundarySnapshot_C19) {
   EXPECT_TRUE(rows.holds(second, turn2));
 
   EXPECT_EQ(hit_length(cache, joined(generated, {1})), 230u);
-  EXPECT_EQ(hit_length(cache, joined(first(generated, 229), {1})), 229u);  // its window still reaches back
+  EXPECT_EQ(hit_length(cache, joined(first(generated, 229), {1})),
+            229u);  // its window still reaches back
 }
 
 TEST(PrefixCache, WindowedStateThatLostTheWindowIsNoHit_CACHE2) {
@@ -110,12 +113,14 @@ TEST(PrefixCache, PutReplacesEqualTokensAndSupersedesServableAncestors_CACHE6) {
   EXPECT_EQ(cache.stats().entries, 1u);
 
   ASSERT_TRUE(cache.put(first(tokens, 30), rows.state_of(first(tokens, 30)), ""));
-  ASSERT_TRUE(cache.put(joined(first(tokens, 20), {999}), rows.state_of(joined(first(tokens, 20), {999})), ""));
+  ASSERT_TRUE(cache.put(joined(first(tokens, 20), {999}),
+                        rows.state_of(joined(first(tokens, 20), {999})), ""));
   EXPECT_EQ(cache.stats().entries, 2u);
   EXPECT_EQ(cache.check_invariants(), "");
   EXPECT_EQ(hit_length(cache, joined(first(tokens, 10), {5})), 10u);
 
-  ASSERT_TRUE(cache.put(first(tokens, 20), rows.state_of(first(tokens, 20)), ""));  // shorter than what is there: kept
+  ASSERT_TRUE(cache.put(first(tokens, 20), rows.state_of(first(tokens, 20)),
+                        ""));  // shorter than what is there: kept
   EXPECT_EQ(cache.stats().entries, 3u);
   EXPECT_EQ(cache.check_invariants(), "");
 }
@@ -224,7 +229,8 @@ TEST(PrefixCache, ReserveReclaimsFromTheCacheBeforeItFails_CACHE9) {
   EXPECT_EQ(rows.store().available_blocks(0), 7u);
 
   const KvRowId row = rows.store().create_row();
-  EXPECT_TRUE(rows.feed(row, counting(40, 900), 40, 40));  // 5 blocks: b goes, a is pinned, c may stay
+  EXPECT_TRUE(
+      rows.feed(row, counting(40, 900), 40, 40));  // 5 blocks: b goes, a is pinned, c may stay
   EXPECT_EQ(cache.usable_length(b, ""), 0u);
   EXPECT_EQ(cache.usable_length(c, ""), 15u);
 

@@ -19,7 +19,8 @@ class Lru final : public RetentionPolicy {
   void evicted(const RetentionEntry&) noexcept override {}
 };
 
-// GreedyDual by prefill saved a byte (CACHE-22): what is not used again is overtaken by the age of what was evicted.
+// GreedyDual by prefill saved a byte (CACHE-22): what is not used again is overtaken by the age of
+// what was evicted.
 class CostSize final : public RetentionPolicy {
  public:
   void accessed(RetentionEntry& entry) noexcept override {
@@ -30,7 +31,8 @@ class CostSize final : public RetentionPolicy {
     std::size_t best = 0;
     for (std::size_t i = 1; i < entries.size(); ++i) {
       const RetentionEntry &a = *entries[i], &b = *entries[best];
-      if (a.priority < b.priority || (a.priority == b.priority && a.last_used < b.last_used)) best = i;
+      if (a.priority < b.priority || (a.priority == b.priority && a.last_used < b.last_used))
+        best = i;
     }
     return best;
   }

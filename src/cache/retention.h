@@ -1,5 +1,6 @@
-// RetentionPolicy: which cached entry goes first (CACHE-20…23). Sees numbers only; time is a logical counter. One object
-// a cache, engine thread only. A policy is a class here and its name in make_retention_policy.
+// RetentionPolicy: which cached entry goes first (CACHE-20…23). Sees numbers only; time is a
+// logical counter. One object a cache, engine thread only. A policy is a class here and its name in
+// make_retention_policy.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +14,11 @@
 namespace kvasir::cache {
 
 struct RetentionEntry {
-  std::size_t bytes = 0;         // of the entry alone, shared blocks included
-  std::uint64_t cost = 0;        // prefill tokens it saves (CACHE-23)
-  std::uint64_t last_used = 0;   // logical time
-  std::uint64_t uses = 0;        // 1 at put, + 1 a hit
-  double priority = 0;           // the policy's own
+  std::size_t bytes = 0;        // of the entry alone, shared blocks included
+  std::uint64_t cost = 0;       // prefill tokens it saves (CACHE-23)
+  std::uint64_t last_used = 0;  // logical time
+  std::uint64_t uses = 0;       // 1 at put, + 1 a hit
+  double priority = 0;          // the policy's own
 };
 
 class RetentionPolicy {

@@ -112,7 +112,7 @@ Result<PreparedRequest> Engine::prepare(GenerateOptions options, std::uint32_t n
   return PreparedRequest(std::move(choices));
 }
 
-Status Engine::enqueue(PreparedRequest request, std::vector<std::unique_ptr<Sink>> sinks) {
+Status Engine::enqueue(PreparedRequest&& request, std::vector<std::unique_ptr<Sink>>&& sinks) {
   KVASIR_CHECK(sinks.size() == request.size()) << "one sink a choice";
   if (is_closed_) return Error{Errc::cancelled, "engine_closed"};
   if (!queue_.has_room(request.size())) return Error{Errc::capacity, "queue_full"};
@@ -164,7 +164,7 @@ void Engine::cancel_all(CancelReason reason) noexcept {
 }
 
 void Engine::fail_all(const Error& error) {
-  for (auto& [id, request] : requests_) request->end = Failed{"engine_failed", error.what, {}};
+  for (auto& [id, request] : requests_) request->fail("engine_failed", error.what);
   StepReport report;
   settle(report);
 }
@@ -207,8 +207,7 @@ StepReport Engine::step() {
   report.is_idle = plan_.empty();
   if (plan_.empty()) return report;
   if (Status done = transact(report); !done) {
-    for (const PlannedRow& row : plan_.rows)
-      find(row.request)->end_with(Failed{"engine_failed", done.error().what, {}});
+    for (const PlannedRow& row : plan_.rows) find(row.request)->fail("engine_failed", done.error().what);
     report.failure = std::move(done).error();
   }
   settle(report);

@@ -94,9 +94,10 @@ class Engine {
   // Everything about a request that can be refused before it waits. Choice i draws with seed + i (SAMP-22). Errors:
   // invalid_argument with the texts of EXE-1, FIT-20, FIT-21, SAMP-4 and EXE-35.
   Result<PreparedRequest> prepare(GenerateOptions options, std::uint32_t n_choices = 1) const;
-  // One sink a choice, all or nothing. The prompt of several choices is computed once. Errors: capacity `queue_full`;
-  // invalid_argument for a caller's state that is unknown, in use or too long; cancelled once closed.
-  Status enqueue(PreparedRequest request, std::vector<std::unique_ptr<Sink>> sinks);
+  // One sink a choice, all or nothing; on error both stay the caller's. The prompt of several choices is computed once.
+  // Errors: capacity `queue_full`; invalid_argument for a caller's state that is unknown, in use or too long; cancelled
+  // `engine_closed` once closed.
+  Status enqueue(PreparedRequest&& request, std::vector<std::unique_ptr<Sink>>&& sinks);
   Result<RequestId> submit(GenerateOptions options, std::unique_ptr<Sink> sink);
   Result<std::vector<RequestId>> submit_choices(GenerateOptions options, std::vector<std::unique_ptr<Sink>> sinks);
   // Takes effect before the row's next token; unknown ids are ignored, the first reason stays. Sinks may call it.
@@ -142,6 +143,7 @@ class Engine {
   bool take_prefix(Request& request, std::span<const sched::BlockDemand> running);
   std::vector<sched::BlockDemand> running_demand() const;     // [n_rows, n_pools]
   void add_demand(const Request& request, std::vector<sched::BlockDemand>& out) const;
+  bool demand_fits(std::span<const sched::BlockDemand> rows) const;
   bool budget_allows(std::span<const sched::BlockDemand> running, const Request& request) const;
   std::string_view namespace_of(const Request& request) const noexcept;
 

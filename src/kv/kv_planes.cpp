@@ -13,8 +13,9 @@ namespace {
 
 enum class Direction : bool { out_of_blocks, into_blocks };
 
-// Moves positions [begin, end) of one plane between blocks and a token-major image whose first token is position `base`.
-// A block holds one head's tokens together, the image one token's heads: rows of head_dim elements move.
+// Moves positions [begin, end) of one plane between blocks and a token-major image whose first
+// token is position `base`. A block holds one head's tokens together, the image one token's heads:
+// rows of head_dim elements move.
 void copy_tokens(ops::Device& device,
                  const KvLayerView& view,
                  std::byte* plane,
@@ -42,7 +43,8 @@ std::size_t image_bytes(const KvLayerView& view, std::uint32_t n_tokens) {
   return std::size_t{n_tokens} * view.n_kv_heads * view.head_dim * size_of(view.type);
 }
 
-// Each group's layers share a table, so they must agree on what is held; and it must cover the window at the length.
+// Each group's layers share a table, so they must agree on what is held; and it must cover the
+// window at the length.
 Status check_planes(const KvStore& store, const KvGeometry& geometry, const KvPlanes& planes) {
   if (planes.layers.size() != store.kv_list().size()) return invalid("kv planes: layer count");
   for (std::size_t i = 0; i < planes.layers.size(); ++i) {
@@ -50,7 +52,8 @@ Status check_planes(const KvStore& store, const KvGeometry& geometry, const KvPl
     const KvLayerSpec& spec = store.kv_list()[i];
     const GroupGeometry& group = geometry.groups[geometry.layers[i].group];
     const std::string where = "kv planes of layer " + std::to_string(i) + ": ";
-    if (layer.signature != store.signature(i)) return invalid(where + "signature " + layer.signature);
+    if (layer.signature != store.signature(i))
+      return invalid(where + "signature " + layer.signature);
     if (layer.first_position != planes.layers[group.layers[0]].first_position ||
         layer.first_position > group.layout->first_needed(group.window, planes.length))
       return invalid(where + "first position");
@@ -70,14 +73,8 @@ Result<Buffer> KvStore::plane(const KvState& state, std::size_t layer, KvPlane w
   const KvLayerView view = core_->layer_view(layer);
   const std::uint32_t n_tokens = state.length() - table.first_position;
   KVASIR_TRY(Buffer image, core_->device.allocate(image_bytes(view, n_tokens)));
-  copy_tokens(core_->device,
-              view,
-              which == KvPlane::k ? view.k : view.v,
-              table.blocks,
-              image.data(),
-              table.first_position,
-              table.first_position,
-              state.length(),
+  copy_tokens(core_->device, view, which == KvPlane::k ? view.k : view.v, table.blocks,
+              image.data(), table.first_position, table.first_position, state.length(),
               Direction::out_of_blocks);
   return image;
 }
@@ -129,15 +126,8 @@ Result<KvState> KvStore::restore(const KvPlanes& planes) {
     const KvLayerView view = core_->layer_view(i);
     const KvLayerPlanes& layer = planes.layers[i];
     for (const auto& [plane, image] : {std::pair{view.k, layer.k.data()}, {view.v, layer.v.data()}})
-      copy_tokens(core_->device,
-                  view,
-                  plane,
-                  table.blocks,
-                  image,
-                  layer.first_position,
-                  table.first_position,
-                  planes.length,
-                  Direction::into_blocks);
+      copy_tokens(core_->device, view, plane, table.blocks, image, layer.first_position,
+                  table.first_position, planes.length, Direction::into_blocks);
   }
   return state;
 }

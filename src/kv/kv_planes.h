@@ -1,5 +1,6 @@
-// KvPlanes: a state's bytes in a form without blocks: owned, contiguous, chronological, token-major (KV-45). What a disk
-// entry stores and what a store of any block size restores. Memory belongs to the store's device.
+// KvPlanes: a state's bytes in a form without blocks: owned, contiguous, chronological, token-major
+// (KV-45). What a disk entry stores and what a store of any block size restores. Memory belongs to
+// the store's device.
 #pragma once
 
 #include <cstdint>

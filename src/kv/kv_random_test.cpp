@@ -1,13 +1,14 @@
-// Random sequences of every operation against a naive model (token lists), with the books checked after each and every
-// position read back through the views. The seed of a failing run is in its message.
+// Random sequences of every operation against a naive model (token lists), with the books checked
+// after each and every position read back through the views. The seed of a failing run is in its
+// message.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 #include <vector>
 
-#include "kv/testing.h"
 #include "kv/kv_store.h"
+#include "kv/testing.h"
 
 namespace kvasir::kv {
 namespace {
@@ -18,7 +19,8 @@ class Trial {
  public:
   Trial(std::uint32_t seed, const KvList& list, std::uint32_t block_tokens)
       : random_(seed), block_tokens_(block_tokens) {
-    auto made = KvStore::make(device_, list, {.block_tokens = block_tokens, .budget_bytes = 3000 * block_tokens});
+    auto made = KvStore::make(device_, list,
+                              {.block_tokens = block_tokens, .budget_bytes = 3000 * block_tokens});
     EXPECT_TRUE(made) << made.error().what;
     store_ = *std::move(made);
   }
@@ -138,7 +140,8 @@ class Trial {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       const Tokens& tokens = rows_[spans[i].row];
       for (std::uint32_t p = 0; p < tokens.size(); ++p)
-        EXPECT_TRUE(mark_position(running.views(), i, p, tokens[p], Marks::check)) << "position " << p;
+        EXPECT_TRUE(mark_position(running.views(), i, p, tokens[p], Marks::check))
+            << "position " << p;
       for (const KvLayerView& view : running.views()) {
         if (view.window && tokens.size() >= view.window)
           EXPECT_LE(view.rows[i].first_position, tokens.size() - view.window + 1);
@@ -181,7 +184,8 @@ TEST(KvStoreRandom, EveryOperationSequenceKeepsBytesAndBooks_KV37_KV54) {
   for (const std::uint32_t block_tokens : {8u, 16u, 64u}) {
     for (std::size_t i = 0; i < kLists.size(); ++i) {
       for (std::uint32_t seed = 1; seed <= 6; ++seed) {
-        SCOPED_TRACE("seed " + std::to_string(seed) + " list " + std::to_string(i) + " block " + std::to_string(block_tokens));
+        SCOPED_TRACE("seed " + std::to_string(seed) + " list " + std::to_string(i) + " block " +
+                     std::to_string(block_tokens));
         Trial trial(seed, kLists[i], block_tokens);
         trial.run(200);
         committed += trial.committed, refused += trial.refused, copied += trial.copied();

@@ -44,13 +44,30 @@ TEST(KvScheme, SignaturesAreParsedIntoTheirParts_KV36) {
 }
 
 TEST(KvScheme, AnythingElseIsAnUnknownSignature_KV36) {
-  for (const std::string text :
-       {"", "paged", "paged:", "paged:bf16", "paged:bf16:", "paged:bf16:bf16:", "paged:bf16:bf16:f32",
-        "paged::bf16", "paged:bf16:int8", "paged:affine:5:64:bf16", "paged:affine:4:63:bf16",
-        "windowed():bf16:bf16", "windowed(0):bf16:bf16", "windowed(-1):bf16:bf16",
-        "windowed(07):bf16:bf16", "windowed(4294967296):bf16:bf16", "windowed(16:bf16:bf16",
-        "recurrent:bf16", "latent+", "paged:bf16:bf16@", "paged:bf16:bf16@0", "paged:bf16:bf16@x",
-        "Paged:bf16:bf16", "paged:bf16:bf16 "}) {
+  for (const std::string text : {"",
+                                 "paged",
+                                 "paged:",
+                                 "paged:bf16",
+                                 "paged:bf16:",
+                                 "paged:bf16:bf16:",
+                                 "paged:bf16:bf16:f32",
+                                 "paged::bf16",
+                                 "paged:bf16:int8",
+                                 "paged:affine:5:64:bf16",
+                                 "paged:affine:4:63:bf16",
+                                 "windowed():bf16:bf16",
+                                 "windowed(0):bf16:bf16",
+                                 "windowed(-1):bf16:bf16",
+                                 "windowed(07):bf16:bf16",
+                                 "windowed(4294967296):bf16:bf16",
+                                 "windowed(16:bf16:bf16",
+                                 "recurrent:bf16",
+                                 "latent+",
+                                 "paged:bf16:bf16@",
+                                 "paged:bf16:bf16@0",
+                                 "paged:bf16:bf16@x",
+                                 "Paged:bf16:bf16",
+                                 "paged:bf16:bf16 "}) {
     const auto parsed = parse_signature(text);
     ASSERT_FALSE(parsed) << text;
     EXPECT_EQ(parsed.error().what, "unknown KV signature: " + text);

@@ -40,7 +40,8 @@ std::string check_table(const KvSnapshot& snapshot,
     if (block.value >= found[table.pool].size()) return "block id out of range";
     ++found[table.pool][block.value];
   }
-  const bool behind = table.window > 0 && !state.in_step && first / bt * bt + bt + table.window <= length + 1;
+  const bool behind =
+      table.window > 0 && !state.in_step && first / bt * bt + bt + table.window <= length + 1;
   return behind ? "a block wholly behind the window is held" : "";
 }
 
@@ -65,7 +66,8 @@ KvSnapshot KvStore::snapshot() const {
     out.pools.push_back({.refs = pool.all_refs(), .free = pool.free_list()});
   for (const auto& [id, body] : core_->rows)
     out.rows.push_back({.id = id, .state = state_of(*core_, *body)});
-  std::sort(out.rows.begin(), out.rows.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  std::sort(out.rows.begin(), out.rows.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
   for (const StateBody* body = core_->first_state; body; body = body->next)
     out.states.push_back(state_of(*core_, *body));
   out.parked.resize(core_->pools.size());

@@ -1,5 +1,6 @@
-// KvSnapshot: a store's whole bookkeeping as plain values, for tests, fuzzers and debug builds. Equal snapshots mean
-// that nothing observable differs: tables, lengths, counts, and the order in which free blocks will be handed out.
+// KvSnapshot: a store's whole bookkeeping as plain values, for tests, fuzzers and debug builds.
+// Equal snapshots mean that nothing observable differs: tables, lengths, counts, and the order in
+// which free blocks will be handed out.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct KvSnapshot {
   };
   struct State {
     std::uint32_t length = 0;
-    bool in_step = false;        // then its tables have staged blocks at the end
-    std::vector<Table> tables;   // one a group
+    bool in_step = false;       // then its tables have staged blocks at the end
+    std::vector<Table> tables;  // one a group
     friend bool operator==(const State&, const State&) = default;
   };
   struct Row {
@@ -39,14 +40,15 @@ struct KvSnapshot {
 
   std::uint32_t block_tokens = 0;
   std::vector<Pool> pools;
-  std::vector<Row> rows;        // by id
-  std::vector<State> states;    // held outside rows, oldest first
+  std::vector<Row> rows;                     // by id
+  std::vector<State> states;                 // held outside rows, oldest first
   std::vector<std::vector<BlockId>> parked;  // a pool: originals kept by open steps until they end
   friend bool operator==(const KvSnapshot&, const KvSnapshot&) = default;
 };
 
-// Empty when the books balance, else the first thing that is wrong: counts equal references, free and used partition the
-// pool, tables cover exactly [first_position, length), nothing behind a window is held by a row outside a step.
+// Empty when the books balance, else the first thing that is wrong: counts equal references, free
+// and used partition the pool, tables cover exactly [first_position, length), nothing behind a
+// window is held by a row outside a step.
 std::string check_invariants(const KvSnapshot& snapshot);
 
 }  // namespace kvasir::kv

@@ -38,7 +38,8 @@ void StepBody::stage_rows() {
     for (std::uint32_t g = 0; g < n_groups; ++g) stage_table(*row.body, g, row.n_tokens);
 }
 
-// Takes after the last thing that may throw, and notes each before the next: a partial stage rolls back too.
+// Takes after the last thing that may throw, and notes each before the next: a partial stage rolls
+// back too.
 void StepBody::stage_table(StateBody& body, std::uint32_t group, std::uint32_t n_tokens) {
   StateTable& table = body.tables[group];
   BlockPool& pool = core->pools[core->geometry.groups[group].pool];

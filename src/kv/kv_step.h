@@ -1,6 +1,7 @@
-// KvStep: the KV transaction of one step (KV-50…56). KvStore::reserve does all that can fail; commit publishes and
-// cannot fail; the destructor rolls back. Invariant: until commit no committed slot is overwritten and no block is
-// released, so a rollback leaves the store as it was (evicted cache entries excepted). Engine thread only.
+// KvStep: the KV transaction of one step (KV-50…56). KvStore::reserve does all that can fail;
+// commit publishes and cannot fail; the destructor rolls back. Invariant: until commit no committed
+// slot is overwritten and no block is released, so a rollback leaves the store as it was (evicted
+// cache entries excepted). Engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -29,16 +30,19 @@ class KvStep {
   KvStep& operator=(KvStep&& other) noexcept;  // rolls back what it held
   ~KvStep();                                   // rollback of whatever is not committed or discarded
 
-  // One a KV-list entry; rows in span order, first_token counting through the spans. Valid until this step ends.
+  // One a KV-list entry; rows in span order, first_token counting through the spans. Valid until
+  // this step ends.
   std::span<const KvLayerView> views() const noexcept;
   std::size_t n_rows() const noexcept;
 
-  // Takes a row (index into the spans) out of the step: nothing it fed is kept (KV-52, KV-55). Its state is as before
-  // the step; a cancelled or failed row is then freed by its owner. Discarding twice does nothing.
+  // Takes a row (index into the spans) out of the step: nothing it fed is kept (KV-52, KV-55). Its
+  // state is as before the step; a cancelled or failed row is then freed by its owner. Discarding
+  // twice does nothing.
   void discard(std::size_t index) noexcept;
 
-  // keep[i]: how many of span i's tokens stay: 0 (the state from before the window, KV-53) or at least
-  // n_tokens − n_drafts. Entries of discarded rows are ignored. Then releases blocks wholly behind a window (KV-38).
+  // keep[i]: how many of span i's tokens stay: 0 (the state from before the window, KV-53) or at
+  // least n_tokens − n_drafts. Entries of discarded rows are ignored. Then releases blocks wholly
+  // behind a window (KV-38).
   void commit(std::span<const std::uint32_t> keep) && noexcept;
   void commit() && noexcept;  // keeps every token
 

@@ -1,6 +1,7 @@
-// KvStore: the block memory of one model and the KV state of its rows. Owns pools of ref-counted blocks (a block spans
-// block_tokens tokens of a group of layers), shared by running rows and cached prefixes alike; sharing is reference
-// counting, a shared block is copied before it is written (KV-37). Engine thread only; must outlive its states.
+// KvStore: the block memory of one model and the KV state of its rows. Owns pools of ref-counted
+// blocks (a block spans block_tokens tokens of a group of layers), shared by running rows and
+// cached prefixes alike; sharing is reference counting, a shared block is copied before it is
+// written (KV-37). Engine thread only; must outlive its states.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +29,11 @@ namespace kvasir::kv {
 struct StoreCore;  // private: pools, groups, rows
 
 struct KvStoreOptions {
-  DType type = DType::bf16;            // f32 or bf16 (KV-1)
-  std::uint32_t block_tokens = 64;     // a power of two, 8..512
-  std::size_t budget_bytes = 0;        // of all planes together
-  // Only for models whose layers differ in width, which cannot share blocks: the budget is divided as rows of this many
-  // tokens, fed in chunks of split_chunk, would use it.
+  DType type = DType::bf16;         // f32 or bf16 (KV-1)
+  std::uint32_t block_tokens = 64;  // a power of two, 8..512
+  std::size_t budget_bytes = 0;     // of all planes together
+  // Only for models whose layers differ in width, which cannot share blocks: the budget is divided
+  // as rows of this many tokens, fed in chunks of split_chunk, would use it.
   std::uint32_t split_tokens = 8192;
   std::uint32_t split_chunk = 512;
 };
@@ -41,7 +42,8 @@ struct KvStoreOptions {
 class KvReclaimer {
  public:
   virtual ~KvReclaimer() = default;
-  // Drop states until pool i has at least wanted[i] free blocks. False, with nothing dropped, when that cannot be had.
+  // Drop states until pool i has at least wanted[i] free blocks. False, with nothing dropped, when
+  // that cannot be had.
   virtual bool reclaim(std::span<const std::size_t> wanted) noexcept = 0;
   // How many blocks of the pool would become free if every state that may go went.
   virtual std::size_t reclaimable(std::uint32_t pool) const noexcept = 0;
@@ -49,9 +51,11 @@ class KvReclaimer {
 
 class KvStore {
  public:
-  // Errors: the block size's own text (KV-37); unsupported type; capacity when the budget does not hold one block of
-  // every group or the device refuses the memory.
-  static Result<std::unique_ptr<KvStore>> make(ops::Device& device, const KvList& list, const KvStoreOptions& options);
+  // Errors: the block size's own text (KV-37); unsupported type; capacity when the budget does not
+  // hold one block of every group or the device refuses the memory.
+  static Result<std::unique_ptr<KvStore>> make(ops::Device& device,
+                                               const KvList& list,
+                                               const KvStoreOptions& options);
   ~KvStore();
   KvStore(const KvStore&) = delete;
   KvStore& operator=(const KvStore&) = delete;
@@ -61,24 +65,28 @@ class KvStore {
   std::string signature(std::size_t layer) const;  // KV-36, of a KV-list entry
   void set_reclaimer(KvReclaimer* reclaimer) noexcept;
 
-  // Rows. Ids are never used twice. free_row, adopt, trim… need a row that is in no step (or was discarded from it).
+  // Rows. Ids are never used twice. free_row, adopt, trim… need a row that is in no step (or was
+  // discarded from it).
   KvRowId create_row();
   void free_row(KvRowId row) noexcept;
-  std::uint32_t length(KvRowId row) const noexcept;   // committed tokens
-  void adopt(KvRowId row, KvState&& state);           // starts an empty row from a prefix; nothing is copied
-  KvState capture(KvRowId row) const;                 // what is committed, shared
-  KvState detach_row(KvRowId row) noexcept;           // capture and free_row in one: the row's own references move out
-  KvRowId fork_row(KvRowId row);                      // a new row sharing everything committed
+  std::uint32_t length(KvRowId row) const noexcept;  // committed tokens
+  void adopt(KvRowId row, KvState&& state);  // starts an empty row from a prefix; nothing is copied
+  KvState capture(KvRowId row) const;        // what is committed, shared
+  KvState detach_row(
+      KvRowId row) noexcept;      // capture and free_row in one: the row's own references move out
+  KvRowId fork_row(KvRowId row);  // a new row sharing everything committed
   bool resumable_at(KvRowId row, std::uint32_t p) const noexcept;
-  Status trim_to(KvRowId row, std::uint32_t p);       // as KvState::trim_to
+  Status trim_to(KvRowId row, std::uint32_t p);  // as KvState::trim_to
 
-  // Room for every span, shared blocks about to be written copied. All or nothing. Errors: capacity `kv blocks`;
-  // invalid_argument for an unknown or repeated row, a row already in a step, or an empty span.
+  // Room for every span, shared blocks about to be written copied. All or nothing. Errors: capacity
+  // `kv blocks`; invalid_argument for an unknown or repeated row, a row already in a step, or an
+  // empty span.
   Result<KvStep> reserve(std::span<const RowSpan> spans);
   // Whether reserve would find the blocks, cached prefixes given up included. Changes nothing.
   bool can_reserve(std::span<const RowSpan> spans) const;
 
-  // Export (KV-45) and its inverse. Errors: capacity; invalid_argument when planes do not match this model.
+  // Export (KV-45) and its inverse. Errors: capacity; invalid_argument when planes do not match
+  // this model.
   Result<Buffer> plane(const KvState& state, std::size_t layer, KvPlane which) const;
   Result<KvPlanes> planes(const KvState& state) const;
   Result<KvState> restore(const KvPlanes& planes);
@@ -87,15 +95,20 @@ class KvStore {
   std::size_t bytes_per_token() const noexcept;
   std::size_t projected_bytes(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
   // The same in blocks of one pool; and whether a lone row of that length fits in the whole store.
-  std::size_t projected_blocks(std::uint32_t pool, std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
+  std::size_t projected_blocks(std::uint32_t pool,
+                               std::uint64_t n_tokens,
+                               std::uint32_t max_chunk) const noexcept;
   bool fits(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
 
-  std::uint32_t n_pools() const noexcept;             // 1 unless layers differ in width
+  std::uint32_t n_pools() const noexcept;  // 1 unless layers differ in width
   std::size_t block_bytes(std::uint32_t pool) const noexcept;
   std::size_t total_blocks(std::uint32_t pool) const noexcept;
   std::size_t free_blocks(std::uint32_t pool) const noexcept;
-  std::size_t used_blocks(std::uint32_t pool) const noexcept { return total_blocks(pool) - free_blocks(pool); }
-  std::size_t available_blocks(std::uint32_t pool) const noexcept;  // free, or reclaimable from the cache
+  std::size_t used_blocks(std::uint32_t pool) const noexcept {
+    return total_blocks(pool) - free_blocks(pool);
+  }
+  std::size_t available_blocks(
+      std::uint32_t pool) const noexcept;  // free, or reclaimable from the cache
   std::size_t total_bytes() const noexcept;
   std::size_t used_bytes() const noexcept;
   std::size_t available_bytes() const noexcept;

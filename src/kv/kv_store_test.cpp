@@ -10,9 +10,13 @@ namespace kvasir::kv {
 namespace {
 
 const KvLayerSpec kFull{.n_kv_heads = 2, .head_dim = 4, .window = 0};
-KvLayerSpec windowed(std::uint32_t window) { return {.n_kv_heads = 2, .head_dim = 4, .window = window}; }
+KvLayerSpec windowed(std::uint32_t window) {
+  return {.n_kv_heads = 2, .head_dim = 4, .window = window};
+}
 
-std::unique_ptr<KvStore> make_store(TestDevice& device, const KvList& list, std::uint32_t block_tokens = 8,
+std::unique_ptr<KvStore> make_store(TestDevice& device,
+                                    const KvList& list,
+                                    std::uint32_t block_tokens = 8,
                                     std::size_t budget = 1 << 18) {
   auto made = KvStore::make(device, list, {.block_tokens = block_tokens, .budget_bytes = budget});
   EXPECT_TRUE(made) << made.error().what;
@@ -79,7 +83,8 @@ TEST(KvStore, SignaturesNameLayoutWindowAndType_KV36) {
 TEST(KvStore, LayersOfOneWidthShareOnePool) {
   TestDevice device;
   // 2 full and 4 windowed layers: blocks of 2 layers, 1 full and 2 windowed groups.
-  auto same = make_store(device, {windowed(9), windowed(9), kFull, windowed(9), windowed(9), kFull});
+  auto same =
+      make_store(device, {windowed(9), windowed(9), kFull, windowed(9), windowed(9), kFull});
   auto differing = make_store(device, {kFull, {1, 16, 9}});
 
   EXPECT_EQ(same->n_pools(), 1u);

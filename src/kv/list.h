@@ -1,5 +1,6 @@
-// The KV layouts. A layout is one header in layout/ with the functions of KvLayout, and one line in KvLayouts. Every
-// per-layout decision of the store goes through the table made from this list; layers are matched in order.
+// The KV layouts. A layout is one header in layout/ with the functions of KvLayout, and one line in
+// KvLayouts. Every per-layout decision of the store goes through the table made from this list;
+// layers are matched in order.
 #pragma once
 
 #include <array>
@@ -41,8 +42,8 @@ struct KvLayoutOps {
 };
 
 template <KvLayout L>
-inline constexpr KvLayoutOps kLayoutOps{
-    L::owns, L::signature, L::first_needed, L::first_resumable, L::projected_blocks};
+inline constexpr KvLayoutOps kLayoutOps{L::owns, L::signature, L::first_needed, L::first_resumable,
+                                        L::projected_blocks};
 
 // Null when no layout stores such a layer.
 inline const KvLayoutOps* find_layout(const KvLayerSpec& layer) noexcept {

@@ -27,9 +27,8 @@ SpeculativeRound::SpeculativeRound(std::vector<RoundLayout*> layouts)
     : layouts_(std::move(layouts)) {}
 
 bool SpeculativeRound::every_layout_can(std::span<const std::uint32_t> drafts) const {
-  return std::all_of(layouts_.begin(), layouts_.end(), [&](const RoundLayout* layout) {
-    return layout->can_begin(drafts);
-  });
+  return std::all_of(layouts_.begin(), layouts_.end(),
+                     [&](const RoundLayout* layout) { return layout->can_begin(drafts); });
 }
 
 Result<bool> SpeculativeRound::can_begin(std::span<const std::int64_t> drafts) const {

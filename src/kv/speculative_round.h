@@ -1,6 +1,6 @@
-// SpeculativeRound: the call rules of a method round over every layout of its rows (KV-50…52): idle → active(drafts) →
-// idle, any → invalid. KvRound is the store as such a layout. Used by speculative decoding; plain steps use KvStep.
-// Engine thread only.
+// SpeculativeRound: the call rules of a method round over every layout of its rows (KV-50…52): idle
+// → active(drafts) → idle, any → invalid. KvRound is the store as such a layout. Used by
+// speculative decoding; plain steps use KvStep. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ class SpeculativeRound {
   // Layouts are borrowed and must outlive the round.
   explicit SpeculativeRound(std::vector<RoundLayout*> layouts);
 
-  // Counts are signed because they come from outside: a negative one is an error, not a bug. Errors are KV-50's texts.
+  // Counts are signed because they come from outside: a negative one is an error, not a bug. Errors
+  // are KV-50's texts.
   Result<bool> can_begin(std::span<const std::int64_t> drafts) const;
   Status begin(std::span<const std::int64_t> drafts);
   Status resolve(std::span<const std::int64_t> accepted);
@@ -57,7 +58,7 @@ class KvRound final : public RoundLayout {
   Status rollback(std::span<const std::uint32_t> keep) override;
 
   std::span<const KvLayerView> views() const noexcept { return step_->views(); }  // while active
-  void discard(std::size_t index) noexcept { step_->discard(index); }             // while active (KV-52)
+  void discard(std::size_t index) noexcept { step_->discard(index); }  // while active (KV-52)
 
  private:
   std::vector<RowSpan> windows(std::span<const std::uint32_t> drafts) const;

@@ -111,7 +111,8 @@ TEST(SpeculativeRound, ALayoutErrorInvalidatesForGood_KV50) {
 
 TEST(SpeculativeRound, OverAStoreRowsKeepWhatWasAccepted_KV51_KV52) {
   TestDevice device;
-  auto store = *KvStore::make(device, {{1, 2, 0}, {1, 2, 4}}, {.block_tokens = 8, .budget_bytes = 1 << 16});
+  auto store =
+      *KvStore::make(device, {{1, 2, 0}, {1, 2, 4}}, {.block_tokens = 8, .budget_bytes = 1 << 16});
   const KvRowId a = store->create_row(), b = store->create_row(), gone = store->create_row();
   KvRound rows(*store, {a, b, gone});
   SpeculativeRound round({&rows});

@@ -1,5 +1,6 @@
-// For tests of whatever holds KV state: a host memory that counts what it copies, and marks that say whose position a slot
-// holds, written and checked through a step's views. No kernels. Not used by the program itself.
+// For tests of whatever holds KV state: a host memory that counts what it copies, and marks that
+// say whose position a slot holds, written and checked through a step's views. No kernels. Not used
+// by the program itself.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ class TestDevice final : public ops::Device {
   Result<Buffer> allocate(std::size_t size_bytes) override {
     if (size_bytes > max_bytes) return Error{Errc::capacity, "memory"};
     auto* data = static_cast<std::byte*>(std::calloc(size_bytes ? size_bytes : 1, 1));
-    return Buffer(data, size_bytes, [](void*, std::byte* p, std::size_t) noexcept { std::free(p); });
+    return Buffer(data, size_bytes,
+                  [](void*, std::byte* p, std::size_t) noexcept { std::free(p); });
   }
   Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix&,
                                                   ops::PackOptions) override {
@@ -43,15 +45,21 @@ class TestDevice final : public ops::Device {
 };
 
 // A value that says where it belongs: token id, layer, head, element and side.
-inline std::uint16_t mark(std::uint32_t token, std::size_t layer, std::uint32_t head, std::uint32_t i, bool is_v) {
+inline std::uint16_t mark(
+    std::uint32_t token, std::size_t layer, std::uint32_t head, std::uint32_t i, bool is_v) {
   std::uint32_t h = token * 2654435761u + static_cast<std::uint32_t>(layer) * 40503u;
   h ^= (head * 7919u + i * 104729u + (is_v ? 15485863u : 0u)) * 2246822519u;
   return static_cast<std::uint16_t>((h >> 13) | 1u);
 }
 
-// Writes or checks the marks of position p (of a row whose token there is `token`) in every layer; bf16 planes.
+// Writes or checks the marks of position p (of a row whose token there is `token`) in every layer;
+// bf16 planes.
 enum class Marks : bool { write, check };
-inline bool mark_position(std::span<const KvLayerView> views, std::size_t row, std::uint32_t p, std::uint32_t token, Marks what) {
+inline bool mark_position(std::span<const KvLayerView> views,
+                          std::size_t row,
+                          std::uint32_t p,
+                          std::uint32_t token,
+                          Marks what) {
   for (std::size_t l = 0; l < views.size(); ++l) {
     const KvLayerView& view = views[l];
     const KvRowView& r = view.rows[row];

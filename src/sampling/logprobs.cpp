@@ -12,7 +12,10 @@
 
 namespace kvasir::sampling {
 
-Logprobs detail::pick_logprobs(std::span<const float> lp, TokenId token, std::uint32_t n_top, FilterScratch& scratch) {
+Logprobs detail::pick_logprobs(std::span<const float> lp,
+                               TokenId token,
+                               std::uint32_t n_top,
+                               FilterScratch& scratch) {
   Logprobs out;
   out.logprob = lp[token];
   if (n_top == 0) return out;
@@ -28,7 +31,8 @@ Logprobs detail::pick_logprobs(std::span<const float> lp, TokenId token, std::ui
 }
 
 Result<Logprobs> logprobs_of(std::span<const float> logits, TokenId token, std::uint32_t n_top) {
-  if (token >= logits.size()) return invalid("token " + std::to_string(token) + " is outside the vocabulary");
+  if (token >= logits.size())
+    return invalid("token " + std::to_string(token) + " is outside the vocabulary");
   const detail::Peak peak = detail::find_peak(logits);
   if (!peak.is_finite) return Error{Errc::device, std::string(kNumericError)};
   const detail::Normalizer norm = detail::normalizer_of(logits, peak.max);

@@ -27,7 +27,8 @@ std::string at_most(std::string_view field, std::string_view bound) {
 }
 
 std::uint32_t clamp_u32(std::int64_t v) {
-  return static_cast<std::uint32_t>(std::min<std::int64_t>(v, std::numeric_limits<std::uint32_t>::max()));
+  return static_cast<std::uint32_t>(
+      std::min<std::int64_t>(v, std::numeric_limits<std::uint32_t>::max()));
 }
 
 // Reads fields of one body until one is wrong; the first error stays.
@@ -45,7 +46,8 @@ class FieldReader {
   }
 
   // An int ≥ 0, or `also`.
-  std::optional<std::int64_t> integer(std::string_view field, std::optional<std::int64_t> also = std::nullopt) {
+  std::optional<std::int64_t> integer(std::string_view field,
+                                      std::optional<std::int64_t> also = std::nullopt) {
     const json::Value* v = find(field);
     if (!v) return std::nullopt;
     const std::int64_t* i = v->as_int();
@@ -90,7 +92,8 @@ void set_if(std::optional<T>& out, std::optional<T> value) {
   if (value) out = std::move(value);
 }
 
-// max_completion_tokens wins over max_tokens, and both over llama.cpp's n_predict (SAMP-42); all are validated.
+// max_completion_tokens wins over max_tokens, and both over llama.cpp's n_predict (SAMP-42); all
+// are validated.
 std::optional<std::int64_t> read_max_tokens(FieldReader& in) {
   auto value = in.integer("n_predict", /*also=*/-1);
   if (value == -1) value = kUntilContextFull;
@@ -99,7 +102,8 @@ std::optional<std::int64_t> read_max_tokens(FieldReader& in) {
   return value;
 }
 
-// Own names win over llama.cpp's. There a window of 0 means no penalty and -1 the whole context, here 0 is the whole history.
+// Own names win over llama.cpp's. There a window of 0 means no penalty and -1 the whole context,
+// here 0 is the whole history.
 void read_repetition(FieldReader& in, PartialSampling& out) {
   set_if(out.repetition_penalty, in.number("repeat_penalty", Bounds::not_negative));
   set_if(out.repetition_penalty, in.number("repetition_penalty", Bounds::not_negative));
@@ -156,7 +160,8 @@ bool is_integer_text(std::string_view s) {
   return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// {"id": bias}. A key that is an integer, but no id of the vocabulary, is out of range (C27), as written.
+// {"id": bias}. A key that is an integer, but no id of the vocabulary, is out of range (C27), as
+// written.
 void read_logit_bias(FieldReader& in, std::uint32_t vocab, PartialSampling& out) {
   const json::Value* v = in.find("logit_bias");
   if (!v || v->is_null()) return;
@@ -170,11 +175,14 @@ void read_logit_bias(FieldReader& in, std::uint32_t vocab, PartialSampling& out)
   for (const auto& [key, value] : *dict) {
     TokenId id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    const bool is_negative_zero = key.starts_with('-') && key.find_first_not_of("-0") == std::string::npos;
-    if (!is_negative_zero && (error != std::errc{} || end != key.data() + key.size() || id >= vocab)) {
+    const bool is_negative_zero =
+        key.starts_with('-') && key.find_first_not_of("-0") == std::string::npos;
+    if (!is_negative_zero &&
+        (error != std::errc{} || end != key.data() + key.size() || id >= vocab)) {
       return void(in.fail("logit_bias token id " + key + " is out of range"));
     }
-    bias.emplace_back(id, static_cast<float>(std::clamp(*value.as_number(), -kBiasLimit, kBiasLimit)));
+    bias.emplace_back(id,
+                      static_cast<float>(std::clamp(*value.as_number(), -kBiasLimit, kBiasLimit)));
   }
   // Of equal ids the last wins: stable order, then from the back.
   const auto by_id = [](const auto& a, const auto& b) { return a.first < b.first; };
@@ -186,7 +194,9 @@ void read_logit_bias(FieldReader& in, std::uint32_t vocab, PartialSampling& out)
 
 }  // namespace
 
-Result<PartialSampling> parse_sampling(const json::Value& body, Surface surface, std::uint32_t vocab) {
+Result<PartialSampling> parse_sampling(const json::Value& body,
+                                       Surface surface,
+                                       std::uint32_t vocab) {
   FieldReader in(body);
   PartialSampling out;
   out.stream = in.boolean("stream");
@@ -267,7 +277,8 @@ ResolvedSampling merge_sampling(std::span<const PartialSampling> layers, Surface
   pick(&P::num_draft_tokens, out.num_draft_tokens);
   out.max_tokens_explicit = pick(&P::max_tokens, out.max_tokens);
   if (!out.max_tokens_explicit) {
-    out.max_tokens = surface == Surface::chat ? kDefaultMaxTokensChat : kDefaultMaxTokensCompletions;
+    out.max_tokens =
+        surface == Surface::chat ? kDefaultMaxTokensChat : kDefaultMaxTokensCompletions;
   }
   return out;
 }

@@ -1,5 +1,6 @@
-// From a JSON request to sampling options (SAMP-40…42): validation with exact texts, aliases, and the merge of request, server
-// flags, generation_config.json and family defaults. Pure functions; called by the server's endpoints and the library.
+// From a JSON request to sampling options (SAMP-40…42): validation with exact texts, aliases, and
+// the merge of request, server flags, generation_config.json and family defaults. Pure functions;
+// called by the server's endpoints and the library.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,13 @@
 
 namespace kvasir::sampling {
 
-enum class Surface : std::uint8_t { chat, completions };  // they differ in `logprobs` and in the built-in max_tokens
+enum class Surface : std::uint8_t {
+  chat,
+  completions
+};  // they differ in `logprobs` and in the built-in max_tokens
 
-inline constexpr std::int64_t kUntilContextFull = std::numeric_limits<std::int64_t>::max();  // n_predict -1
+inline constexpr std::int64_t kUntilContextFull =
+    std::numeric_limits<std::int64_t>::max();  // n_predict -1
 
 // One layer of options: what it does not say is unset.
 struct PartialSampling {
@@ -26,7 +31,8 @@ struct PartialSampling {
   std::optional<std::uint32_t> top_k;
   std::optional<float> xtc_probability, xtc_threshold;
   std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
-  std::optional<std::uint32_t> repetition_context_size, presence_context_size, frequency_context_size;
+  std::optional<std::uint32_t> repetition_context_size, presence_context_size,
+      frequency_context_size;
   std::optional<std::vector<std::pair<TokenId, float>>> logit_bias;  // ascending ids, each once
   std::optional<std::uint64_t> seed;
   std::optional<bool> logprobs;
@@ -39,21 +45,25 @@ struct PartialSampling {
 
 struct ResolvedSampling {
   SamplingOptions options;
-  std::int64_t max_tokens = 0;        // not yet lowered to fit the context
-  bool max_tokens_explicit = false;   // some layer named it
+  std::int64_t max_tokens = 0;       // not yet lowered to fit the context
+  bool max_tokens_explicit = false;  // some layer named it
   bool stream = false;
   std::optional<std::uint32_t> num_draft_tokens;
 };
 
-// The sampling fields of a request body. invalid_argument with the texts of SAMP-41 and SAMP-4; fields are checked in the
-// order of SAMP-41's table, unknown ones are ignored. `vocab`: the model's vocabulary size.
-Result<PartialSampling> parse_sampling(const json::Value& body, Surface surface, std::uint32_t vocab);
+// The sampling fields of a request body. invalid_argument with the texts of SAMP-41 and SAMP-4;
+// fields are checked in the order of SAMP-41's table, unknown ones are ignored. `vocab`: the
+// model's vocabulary size.
+Result<PartialSampling> parse_sampling(const json::Value& body,
+                                       Surface surface,
+                                       std::uint32_t vocab);
 
-// The sampling fields of a model's generation_config.json; what is malformed or out of bounds there counts as unset.
+// The sampling fields of a model's generation_config.json; what is malformed or out of bounds there
+// counts as unset.
 PartialSampling from_generation_config(const json::Value& config);
 
-// Per field the first layer that says something wins (request, server flags, generation config, family), else the built-in
-// default (SAMP-40).
+// Per field the first layer that says something wins (request, server flags, generation config,
+// family), else the built-in default (SAMP-40).
 ResolvedSampling merge_sampling(std::span<const PartialSampling> layers, Surface surface);
 
 }  // namespace kvasir::sampling

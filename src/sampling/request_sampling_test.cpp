@@ -77,7 +77,8 @@ TEST(RequestSampling, RejectsWrongTypesAndBoundsWithExactTexts) {  // SAMP-41
       {R"({"logit_bias":{"49152":5}})", "logit_bias token id 49152 is out of range"},
       {R"({"logit_bias":{"-1":5}})", "logit_bias token id -1 is out of range"},
       {R"({"logit_bias":{"99999999999":1}})", "logit_bias token id 99999999999 is out of range"},
-      {R"({"logit_bias":{"99999999999999999999999":1}})", "logit_bias token id 99999999999999999999999 is out of range"},
+      {R"({"logit_bias":{"99999999999999999999999":1}})",
+       "logit_bias token id 99999999999999999999999 is out of range"},
   };
   for (const Case& c : cases) EXPECT_EQ(error_of(c.body), c.error) << c.body;
 }
@@ -94,11 +95,13 @@ TEST(RequestSampling, CompletionsLogprobsIsACountOrABool) {  // SAMP-41
   EXPECT_EQ(parse(R"({"logprobs":false})", Surface::completions)->logprobs, false);
   EXPECT_EQ(error_of(R"({"logprobs":21})", Surface::completions), "logprobs must be at most 20");
   EXPECT_EQ(error_of(R"({"logprobs":-1})", Surface::completions), "logprobs must be at least 0");
-  EXPECT_EQ(error_of(R"({"logprobs":"1"})", Surface::completions), "logprobs must be of type ('int', 'bool')");
+  EXPECT_EQ(error_of(R"({"logprobs":"1"})", Surface::completions),
+            "logprobs must be of type ('int', 'bool')");
 }
 
 TEST(RequestSampling, AcceptsTheEdgesOfTheTable) {
-  const auto r = parse(R"({"temperature":0,"top_p":1,"min_p":0,"top_k":99999999999,"top_logprobs":-1,"seed":null,
+  const auto r = parse(
+      R"({"temperature":0,"top_p":1,"min_p":0,"top_k":99999999999,"top_logprobs":-1,"seed":null,
                            "logit_bias":null,"xtc_threshold":1,"presence_penalty":-3,"max_tokens":0,"n":"ignored","x":{}})");
   ASSERT_TRUE(r) << r.error().what;
 
@@ -122,7 +125,8 @@ TEST(RequestSampling, LogitBiasIsSortedBoundedAndTheLastOfEqualIdsWins) {  // C2
   const auto r = parse(R"({"logit_bias":{"7":1,"3":-1000,"07":2,"5":1e300,"-0":4}})");
   ASSERT_TRUE(r) << r.error().what;
 
-  EXPECT_THAT(*r->logit_bias, ElementsAre(Pair(0, 4.0f), Pair(3, -1000.0f), Pair(5, 1e30f), Pair(7, 2.0f)));
+  EXPECT_THAT(*r->logit_bias,
+              ElementsAre(Pair(0, 4.0f), Pair(3, -1000.0f), Pair(5, 1e30f), Pair(7, 2.0f)));
 }
 
 TEST(RequestSampling, MaxCompletionTokensWinsAndLlamaCppNamesAreAccepted) {  // SAMP-42
@@ -131,11 +135,14 @@ TEST(RequestSampling, MaxCompletionTokensWinsAndLlamaCppNamesAreAccepted) {  // 
   EXPECT_EQ(parse(R"({"n_predict":9})")->max_tokens, 9);
   EXPECT_EQ(parse(R"({"n_predict":-1})")->max_tokens, kUntilContextFull);
   EXPECT_EQ(parse(R"({"repeat_penalty":1.5})")->repetition_penalty, 1.5f);
-  EXPECT_EQ(parse(R"({"repeat_penalty":1.5,"repetition_penalty":1.25})")->repetition_penalty, 1.25f);
+  EXPECT_EQ(parse(R"({"repeat_penalty":1.5,"repetition_penalty":1.25})")->repetition_penalty,
+            1.25f);
   EXPECT_EQ(parse(R"({"repeat_last_n":64})")->repetition_context_size, 64u);
   EXPECT_EQ(parse(R"({"repeat_last_n":-1})")->repetition_context_size, 0u);
   EXPECT_EQ(parse(R"({"repeat_last_n":0,"repeat_penalty":1.5})")->repetition_penalty, 1.0f);
-  EXPECT_EQ(parse(R"({"repeat_last_n":0,"repetition_context_size":8,"repeat_penalty":1.5})")->repetition_penalty, 1.5f);
+  EXPECT_EQ(parse(R"({"repeat_last_n":0,"repetition_context_size":8,"repeat_penalty":1.5})")
+                ->repetition_penalty,
+            1.5f);
 }
 
 TEST(MergeSampling, EachFieldComesFromTheFirstLayerThatNamesIt) {  // SAMP-40
@@ -176,7 +183,8 @@ TEST(MergeSampling, AnExplicitOffInTheRequestBeatsLowerLayers) {
 }
 
 TEST(GenerationConfig, MalformedFieldsCountAsUnsetAndHideNoOthers) {
-  const auto body = json::parse(R"({"temperature":"x","top_p":0.9,"top_k":-4,"repetition_penalty":1.1,"max_new_tokens":77})");
+  const auto body = json::parse(
+      R"({"temperature":"x","top_p":0.9,"top_k":-4,"repetition_penalty":1.1,"max_new_tokens":77})");
   const PartialSampling p = from_generation_config(*body);
 
   EXPECT_EQ(p.temperature, std::nullopt);

@@ -23,29 +23,37 @@ namespace {
 
 constexpr std::uint32_t kMaxTopLogprobs = 20;
 constexpr float kMaxXtcThreshold = 0.5f;  // above, no second token could pass it (SAMP-10)
-constexpr float kScoreLimit = 1e30f;      // processed scores stay finite, whatever the bias and penalties
+constexpr float kScoreLimit =
+    1e30f;  // processed scores stay finite, whatever the bias and penalties
 
-// The request's validation says this first and with exact texts; here it guards the library's callers.
+// The request's validation says this first and with exact texts; here it guards the library's
+// callers.
 Status check_options(const SamplingOptions& o, std::uint32_t vocab) {
-  const auto within = [](float v, float lo, float hi) { return v >= lo && v <= hi; };  // false for NaN
+  const auto within = [](float v, float lo, float hi) {
+    return v >= lo && v <= hi;
+  };  // false for NaN
   constexpr float kAny = std::numeric_limits<float>::max();
   if (!within(o.temperature, 0, kAny)) return invalid("temperature must be at least 0");
   if (!within(o.top_p, 0, 1)) return invalid("top_p must be between 0 and 1");
   if (!within(o.min_p, 0, 1)) return invalid("min_p must be between 0 and 1");
   if (!within(o.xtc_probability, 0, 1)) return invalid("xtc_probability must be between 0 and 1");
   if (!within(o.xtc_threshold, 0, 1)) return invalid("xtc_threshold must be between 0 and 1");
-  if (!within(o.repetition_penalty, 0, kAny)) return invalid("repetition_penalty must be at least 0");
+  if (!within(o.repetition_penalty, 0, kAny))
+    return invalid("repetition_penalty must be at least 0");
   if (!within(o.presence_penalty, -kAny, kAny)) return invalid("presence_penalty must be finite");
   if (!within(o.frequency_penalty, -kAny, kAny)) return invalid("frequency_penalty must be finite");
   if (o.top_logprobs > kMaxTopLogprobs) return invalid("top_logprobs must be at most 20");
   for (const auto& [token, bias] : o.logit_bias) {
-    if (token >= vocab) return invalid("logit_bias token id " + std::to_string(token) + " is out of range");
+    if (token >= vocab)
+      return invalid("logit_bias token id " + std::to_string(token) + " is out of range");
     if (!within(bias, -kAny, kAny)) return invalid("logit_bias must be a dict of int to float");
   }
   return {};
 }
 
-bool repetition_on(const SamplingOptions& o) { return o.repetition_penalty != 0.0f && o.repetition_penalty != 1.0f; }
+bool repetition_on(const SamplingOptions& o) {
+  return o.repetition_penalty != 0.0f && o.repetition_penalty != 1.0f;
+}
 
 float bounded(float score) { return std::clamp(score, -kScoreLimit, kScoreLimit); }
 
@@ -60,20 +68,27 @@ struct SamplingSession::State {
   };
 
   State(const SamplingOptions& o, const SessionFacts& facts)
-      : options(o), vocab(facts.vocab), seed(facts.seed), eos(facts.eos_ids.begin(), facts.eos_ids.end()), spared(eos) {
+      : options(o),
+        vocab(facts.vocab),
+        seed(facts.seed),
+        eos(facts.eos_ids.begin(), facts.eos_ids.end()),
+        spared(eos) {
     spared.insert(spared.end(), facts.newline_ids.begin(), facts.newline_ids.end());
     options.xtc_threshold = std::min(options.xtc_threshold, kMaxXtcThreshold);
-    if (repetition_on(o)) repetition = history.add_window(vocab, o.repetition_context_size, /*with_prompt=*/true);
-    if (o.presence_penalty != 0) presence = history.add_window(vocab, o.presence_context_size, /*with_prompt=*/false);
-    if (o.frequency_penalty != 0) frequency = history.add_window(vocab, o.frequency_context_size, /*with_prompt=*/false);
+    if (repetition_on(o))
+      repetition = history.add_window(vocab, o.repetition_context_size, /*with_prompt=*/true);
+    if (o.presence_penalty != 0)
+      presence = history.add_window(vocab, o.presence_context_size, /*with_prompt=*/false);
+    if (o.frequency_penalty != 0)
+      frequency = history.add_window(vocab, o.frequency_context_size, /*with_prompt=*/false);
   }
 
   bool needs_history() const noexcept { return repetition || presence || frequency; }
   bool has_processors() const noexcept { return needs_history() || !options.logit_bias.empty(); }
   bool masks_eos() const noexcept { return options.ignore_eos && !eos.empty(); }
   bool has_filters() const noexcept {
-    return (options.top_p > 0 && options.top_p < 1) || options.min_p != 0 || options.xtc_probability > 0 ||
-           (options.top_k > 0 && options.top_k < vocab);
+    return (options.top_p > 0 && options.top_p < 1) || options.min_p != 0 ||
+           options.xtc_probability > 0 || (options.top_k > 0 && options.top_k < vocab);
   }
 
   std::span<float> own(std::span<const float>& x);
@@ -91,7 +106,7 @@ struct SamplingSession::State {
   detail::History history;
   std::optional<std::size_t> repetition, presence, frequency;  // windows of the history
   std::vector<float> scores;                                   // [vocab]
-  std::vector<float> lp;                                       // [vocab], when logprobs are captured
+  std::vector<float> lp;  // [vocab], when logprobs are captured
   detail::FilterScratch scratch;
 };
 
@@ -113,7 +128,8 @@ void SamplingSession::State::process(std::span<float> x) {
     }
   }
   if (presence) {
-    for (const auto& e : history.window(*presence)) x[e.token] = bounded(x[e.token] - options.presence_penalty);
+    for (const auto& e : history.window(*presence))
+      x[e.token] = bounded(x[e.token] - options.presence_penalty);
   }
   if (frequency) {
     for (const auto& e : history.window(*frequency)) {
@@ -122,8 +138,10 @@ void SamplingSession::State::process(std::span<float> x) {
   }
 }
 
-// Everything before the mask: check, processors, and the log-softmax in `lp` when logprobs are captured.
-Result<SamplingSession::State::Processed> SamplingSession::State::read(std::span<const float> logits) {
+// Everything before the mask: check, processors, and the log-softmax in `lp` when logprobs are
+// captured.
+Result<SamplingSession::State::Processed> SamplingSession::State::read(
+    std::span<const float> logits) {
   KVASIR_CHECK(logits.size() == vocab) << logits.size() << " logits, vocabulary " << vocab;
   Processed row{logits, detail::find_peak(logits), {}};
   if (!row.peak.is_finite) return Error{Errc::device, std::string(kNumericError)};
@@ -155,11 +173,14 @@ void SamplingSession::State::exclude_masked(std::span<const float>& x, const Tok
 }
 
 // SAMP-8…11, each if it is active.
-void SamplingSession::State::filter(std::span<float> x, const detail::Normalizer& norm, std::uint64_t position) {
+void SamplingSession::State::filter(std::span<float> x,
+                                    const detail::Normalizer& norm,
+                                    std::uint64_t position) {
   const SamplingOptions& o = options;
   if (o.top_p > 0 && o.top_p < 1) detail::keep_top_p(x, norm, o.top_p, scratch);
   if (o.min_p != 0) detail::keep_min_p(x, norm, o.min_p, o.min_tokens_to_keep, scratch);
-  if (o.xtc_probability > 0 && detail::xtc_uniform(seed, position) <= static_cast<double>(o.xtc_probability)) {
+  if (o.xtc_probability > 0 &&
+      detail::xtc_uniform(seed, position) <= static_cast<double>(o.xtc_probability)) {
     detail::drop_top_choices(x, o.xtc_threshold, spared, scratch);
   }
   if (o.top_k > 0 && o.top_k < vocab) detail::keep_top_k(x, o.top_k, scratch);
@@ -170,35 +191,41 @@ std::optional<Logprobs> SamplingSession::State::capture(TokenId token) {
   return detail::pick_logprobs(lp, token, options.top_logprobs, scratch);
 }
 
-SamplingSession::SamplingSession(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+SamplingSession::SamplingSession(std::unique_ptr<State> state) noexcept
+    : state_(std::move(state)) {}
 SamplingSession::SamplingSession(SamplingSession&&) noexcept = default;
 SamplingSession& SamplingSession::operator=(SamplingSession&&) noexcept = default;
 SamplingSession::~SamplingSession() = default;
 
-Result<SamplingSession> SamplingSession::make(const SamplingOptions& options, const SessionFacts& facts) {
+Result<SamplingSession> SamplingSession::make(const SamplingOptions& options,
+                                              const SessionFacts& facts) {
   if (facts.vocab == 0) return invalid("the vocabulary is empty");
   KVASIR_TRY_DO(check_options(options, facts.vocab));
   return SamplingSession(std::make_unique<State>(options, facts));
 }
 
 bool SamplingSession::is_plain_greedy() const noexcept {
-  return state_->options.temperature == 0 && !state_->has_processors() && !state_->options.logprobs &&
-         !state_->masks_eos();
+  return state_->options.temperature == 0 && !state_->has_processors() &&
+         !state_->options.logprobs && !state_->masks_eos();
 }
 bool SamplingSession::captures_logprobs() const noexcept { return state_->options.logprobs; }
 bool SamplingSession::needs_history() const noexcept { return state_->needs_history(); }
 
-void SamplingSession::seed_history(std::span<const TokenId> prompt, std::span<const TokenId> emitted) {
+void SamplingSession::seed_history(std::span<const TokenId> prompt,
+                                   std::span<const TokenId> emitted) {
   if (state_->needs_history()) state_->history.seed(prompt, emitted);
 }
 
-Result<Sampled> SamplingSession::sample(std::span<const float> logits, std::uint64_t position, const TokenMask* mask) {
+Result<Sampled> SamplingSession::sample(std::span<const float> logits,
+                                        std::uint64_t position,
+                                        const TokenMask* mask) {
   State& s = *state_;
   KVASIR_TRY(State::Processed row, s.read(logits));
   if (mask || s.masks_eos()) {
     s.exclude_masked(row.x, mask);
     row.peak = detail::find_peak(row.x);
-    if (row.peak.max == detail::kExcluded) return Error{Errc::unsupported, std::string(kGrammarDeadEnd)};
+    if (row.peak.max == detail::kExcluded)
+      return Error{Errc::unsupported, std::string(kGrammarDeadEnd)};
   }
   TokenId token = row.peak.token;
   if (s.options.temperature > 0) {
@@ -225,7 +252,9 @@ void SamplingSession::commit(std::span<const TokenId> tokens) {
   for (TokenId t : tokens) commit(t);
 }
 
-SamplingSession::Snapshot SamplingSession::snapshot() const noexcept { return {state_->history.size()}; }
+SamplingSession::Snapshot SamplingSession::snapshot() const noexcept {
+  return {state_->history.size()};
+}
 
 void SamplingSession::restore(Snapshot snapshot) noexcept {
   KVASIR_CHECK(snapshot.n_history <= state_->history.size()) << "restore to a later history";

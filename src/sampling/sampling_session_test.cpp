@@ -24,8 +24,11 @@ SamplingOptions greedy() {
   return o;
 }
 
-SamplingSession session(const SamplingOptions& o, std::uint32_t vocab, std::uint64_t seed = 1,
-                        std::vector<TokenId> eos = {}, std::vector<TokenId> newline = {}) {
+SamplingSession session(const SamplingOptions& o,
+                        std::uint32_t vocab,
+                        std::uint64_t seed = 1,
+                        std::vector<TokenId> eos = {},
+                        std::vector<TokenId> newline = {}) {
   auto made = SamplingSession::make(o, {vocab, eos, newline, seed});
   EXPECT_TRUE(made) << (made ? "" : made.error().what);
   return std::move(*made);
@@ -39,8 +42,11 @@ std::vector<float> random_row(std::size_t n, float spread, unsigned seed) {
   return x;
 }
 
-// The processed scores of a row, read back through logprobs of all tokens (up to their common shift).
-std::vector<float> processed(SamplingOptions o, std::vector<float> logits, std::vector<TokenId> prompt,
+// The processed scores of a row, read back through logprobs of all tokens (up to their common
+// shift).
+std::vector<float> processed(SamplingOptions o,
+                             std::vector<float> logits,
+                             std::vector<TokenId> prompt,
                              std::vector<TokenId> emitted) {
   o.logprobs = true;
   auto s = session(o, static_cast<std::uint32_t>(logits.size()));
@@ -54,7 +60,8 @@ std::vector<float> processed(SamplingOptions o, std::vector<float> logits, std::
 void expect_scores(const std::vector<float>& lp, const std::vector<double>& scores) {
   double sum = 0;
   for (double v : scores) sum += std::exp(v);
-  for (std::size_t i = 0; i < scores.size(); ++i) EXPECT_NEAR(lp[i], scores[i] - std::log(sum), 2e-6) << i;
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    EXPECT_NEAR(lp[i], scores[i] - std::log(sum), 2e-6) << i;
 }
 
 TEST(Processors, LogitBiasIsAdded) {  // SAMP-4
@@ -188,7 +195,8 @@ TEST(Sample, XtcFallsWithItsProbabilityAndClampsItsThreshold) {  // SAMP-10
   auto s = session(o, 2, 11);
   int dropped = 0;
   for (std::uint64_t i = 0; i < 4000; ++i) {
-    const bool expected = (philox4x32({static_cast<std::uint32_t>(i), 0, 0, 1}, {11, 0})[0] + 0.5) * 0x1p-32 <= 0.25;
+    const bool expected =
+        (philox4x32({static_cast<std::uint32_t>(i), 0, 0, 1}, {11, 0})[0] + 0.5) * 0x1p-32 <= 0.25;
     const TokenId t = s.sample(x, i)->token;
     EXPECT_EQ(t, expected ? 1u : 0u);
     dropped += t == 1;
@@ -290,7 +298,8 @@ TEST(Sample, IgnoreEosMasksItAfterLogprobs) {  // SAMP-42
 }
 
 TEST(Sample, NonFiniteLogitsFailTheRow) {  // EXE-25
-  for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+  for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
+                    -std::numeric_limits<float>::infinity()}) {
     auto s = session(greedy(), 40);
     std::vector<float> x(40, 1.0f);
     x[37] = bad;
@@ -339,9 +348,11 @@ TEST(Logprobs, TopIsDescendingWithTiesToTheLowestId) {  // SAMP-30, 32
   const auto r = logprobs_of(x, 4, 3);
   ASSERT_TRUE(r);
 
-  EXPECT_THAT((std::vector{r->top[0].token, r->top[1].token, r->top[2].token}), ElementsAre(1, 3, 2));
+  EXPECT_THAT((std::vector{r->top[0].token, r->top[1].token, r->top[2].token}),
+              ElementsAre(1, 3, 2));
   EXPECT_EQ(r->logprob, r->top[2].logprob);
-  EXPECT_NEAR(r->top[0].logprob, 3 - std::log(2 * std::exp(3.0) + 2 * std::exp(2.0) + std::exp(1.0)), 1e-6);
+  EXPECT_NEAR(r->top[0].logprob,
+              3 - std::log(2 * std::exp(3.0) + 2 * std::exp(2.0) + std::exp(1.0)), 1e-6);
   EXPECT_EQ(logprobs_of(x, 0, 99)->top.size(), 5u);
   EXPECT_FALSE(logprobs_of(x, 5, 0));
   EXPECT_EQ(logprobs_of(std::vector<float>{0, std::nanf("")}, 0, 0).error().what, "numeric_error");

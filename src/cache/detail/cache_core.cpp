@@ -8,7 +8,8 @@
 namespace kvasir::cache {
 
 BlockAccount::BlockAccount(const kv::KvStore& store) : store_(store) {
-  for (std::uint32_t p = 0; p < store.n_pools(); ++p) counts_.emplace_back(store.total_blocks(p), 0);
+  for (std::uint32_t p = 0; p < store.n_pools(); ++p)
+    counts_.emplace_back(store.total_blocks(p), 0);
 }
 
 void BlockAccount::add(const kv::KvState& state) {
@@ -32,7 +33,8 @@ CacheCore::CacheCore(kv::KvStore& owner,
 
 namespace {
 
-// The usable length of an entry that shares `common` tokens with the prompt (CACHE-2); 0 when it is of no use.
+// The usable length of an entry that shares `common` tokens with the prompt (CACHE-2); 0 when it is
+// of no use.
 std::uint32_t usable(const CacheEntry& entry, std::uint32_t common) {
   if (common == entry.length()) return common;
   if (entry.attachment) return 0;
@@ -52,8 +54,8 @@ CacheCore::Found CacheCore::find(std::span<const TokenId> prompt, std::string_vi
     if (best.length > common) break;  // the rest shares less
     RadixTree::for_each_entry(level, [&](CacheEntry& entry) {
       const std::uint32_t p = usable(entry, common);
-      const bool wins = p > best.length ||
-                        (p == best.length && p > 0 && entry.info.last_used > best.entry->info.last_used);
+      const bool wins = p > best.length || (p == best.length && p > 0 &&
+                                            entry.info.last_used > best.entry->info.last_used);
       if (wins) best = {&entry, p};
     });
   }

@@ -1,5 +1,5 @@
-// CacheCore: entries, the trees that find them, and the account of the blocks they hold. Keeps the three in agreement;
-// what to take, supersede or evict is decided in prefix_cache.cpp.
+// CacheCore: entries, the trees that find them, and the account of the blocks they hold. Keeps the
+// three in agreement; what to take, supersede or evict is decided in prefix_cache.cpp.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,12 @@ class BlockAccount {
   void add(const kv::KvState& state);
   void remove(const kv::KvState& state);
   std::size_t bytes() const noexcept { return bytes_; }
-  std::uint32_t count(kv::KvBlockRef block) const noexcept { return counts_[block.pool][block.block.value]; }
-  const std::vector<std::uint32_t>& counts(std::uint32_t pool) const noexcept { return counts_[pool]; }
+  std::uint32_t count(kv::KvBlockRef block) const noexcept {
+    return counts_[block.pool][block.block.value];
+  }
+  const std::vector<std::uint32_t>& counts(std::uint32_t pool) const noexcept {
+    return counts_[pool];
+  }
 
  private:
   const kv::KvStore& store_;
@@ -56,7 +60,9 @@ struct CacheCore {
   std::uint64_t clock = 0;
   std::uint64_t hits = 0, misses = 0, hit_tokens = 0;
 
-  CacheCore(kv::KvStore& owner, const PrefixCacheOptions& chosen, std::unique_ptr<RetentionPolicy> retention);
+  CacheCore(kv::KvStore& owner,
+            const PrefixCacheOptions& chosen,
+            std::unique_ptr<RetentionPolicy> retention);
 
   struct Found {
     CacheEntry* entry = nullptr;
@@ -65,11 +71,13 @@ struct CacheCore {
   Found find(std::span<const TokenId> prompt, std::string_view ns) const;
   std::size_t bytes() const noexcept { return account.bytes() + attachment_bytes; }
 
-  CacheEntry& add(std::span<const TokenId> tokens, std::string_view ns, std::unique_ptr<CacheEntry> entry);
+  CacheEntry& add(std::span<const TokenId> tokens,
+                  std::string_view ns,
+                  std::unique_ptr<CacheEntry> entry);
   void supersede_ancestors(const CacheEntry& entry);
   void touch(CacheEntry& entry, std::uint64_t cost);
-  void remove(CacheEntry& entry);   // destroys it; its node goes when useless
-  void evict(CacheEntry& entry);    // remove, told to the policy
+  void remove(CacheEntry& entry);  // destroys it; its node goes when useless
+  void evict(CacheEntry& entry);   // remove, told to the policy
   void evict_to_caps();
   void drop_empty_trees();
   std::vector<CacheEntry*> unpinned() const;

@@ -1,5 +1,6 @@
-// RadixTree: token sequences of one namespace, edges compressed, an entry at the node where its sequence ends. Nodes never
-// move once made, so entries may point at theirs. Every walk is a loop: depth follows what clients send.
+// RadixTree: token sequences of one namespace, edges compressed, an entry at the node where its
+// sequence ends. Nodes never move once made, so entries may point at theirs. Every walk is a loop:
+// depth follows what clients send.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ namespace kvasir::cache {
 struct CacheEntry;
 
 struct RadixNode {
-  std::vector<TokenId> edge;      // tokens from the parent to here; empty at the root only
+  std::vector<TokenId> edge;  // tokens from the parent to here; empty at the root only
   RadixNode* parent = nullptr;
-  CacheEntry* entry = nullptr;    // borrowed
+  CacheEntry* entry = nullptr;                             // borrowed
   std::map<TokenId, std::unique_ptr<RadixNode>> children;  // by the first token of their edge
 };
 
@@ -29,11 +30,12 @@ class RadixTree {
   RadixTree& operator=(const RadixTree&) = delete;
 
   RadixNode* insert(std::span<const TokenId> tokens);  // the node where they end, made if needed
-  void prune(RadixNode* node);                         // drops or merges what an entry's removal left useless
+  void prune(RadixNode* node);  // drops or merges what an entry's removal left useless
   bool empty() const noexcept { return root_->children.empty() && root_->entry == nullptr; }
   const RadixNode& root() const noexcept { return *root_; }
 
-  // All entries, by how much they share with the tokens: those under `root` but not under `skip` share exactly `common`.
+  // All entries, by how much they share with the tokens: those under `root` but not under `skip`
+  // share exactly `common`.
   struct Level {
     const RadixNode* root = nullptr;
     const RadixNode* skip = nullptr;

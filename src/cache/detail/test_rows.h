@@ -1,5 +1,5 @@
-// Rows of a small store whose planes are filled with marks of the prefix each position ends: what a cached state holds can
-// be told exactly.
+// Rows of a small store whose planes are filled with marks of the prefix each position ends: what a
+// cached state holds can be told exactly.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,21 +21,27 @@ using Tokens = std::vector<TokenId>;
 class TestRows {
  public:
   TestRows(const KvList& list, std::uint32_t block_tokens, std::size_t budget) {
-    auto made = kv::KvStore::make(device_, list, {.block_tokens = block_tokens, .budget_bytes = budget});
+    auto made =
+        kv::KvStore::make(device_, list, {.block_tokens = block_tokens, .budget_bytes = budget});
     EXPECT_TRUE(made) << made.error().what;
     store_ = *std::move(made);
   }
   kv::KvStore& store() { return *store_; }
 
-  // Feeds tokens[length(row), end) in chunks; false when the store has no room (nothing of that chunk is kept).
-  bool feed(KvRowId row, std::span<const TokenId> tokens, std::uint32_t end, std::uint32_t chunk = 64) {
+  // Feeds tokens[length(row), end) in chunks; false when the store has no room (nothing of that
+  // chunk is kept).
+  bool feed(KvRowId row,
+            std::span<const TokenId> tokens,
+            std::uint32_t end,
+            std::uint32_t chunk = 64) {
+    const std::vector<std::uint32_t> marks = prefix_marks(tokens);
     while (store_->length(row) < end) {
       const std::uint32_t begin = store_->length(row);
       const kv::RowSpan span{row, std::min(chunk, end - begin), 0};
       auto step = store_->reserve({&span, 1});
       if (!step) return false;
       for (std::uint32_t p = begin; p < begin + span.n_tokens; ++p)
-        kv::mark_position(step->views(), 0, p, prefix_mark(tokens, p), kv::Marks::write);
+        kv::mark_position(step->views(), 0, p, marks[p], kv::Marks::write);
       std::move(*step).commit();
     }
     return true;
@@ -43,7 +49,8 @@ class TestRows {
   // The state of exactly these tokens, as one cold run leaves it; empty when there is no room.
   kv::KvState state_of(std::span<const TokenId> tokens, std::uint32_t chunk = 64) {
     const KvRowId row = store_->create_row();
-    if (feed(row, tokens, static_cast<std::uint32_t>(tokens.size()), chunk)) return store_->detach_row(row);
+    if (feed(row, tokens, static_cast<std::uint32_t>(tokens.size()), chunk))
+      return store_->detach_row(row);
     store_->free_row(row);
     return {};
   }
@@ -52,16 +59,19 @@ class TestRows {
     const kv::RowSpan span{row, 1, 0};
     auto step = store_->reserve({&span, 1});
     if (!step) return false;
+    const std::vector<std::uint32_t> marks = prefix_marks(tokens);
     for (std::uint32_t p = 0; p < store_->length(row); ++p)
-      if (!kv::mark_position(step->views(), 0, p, prefix_mark(tokens, p), kv::Marks::check)) return false;
+      if (!kv::mark_position(step->views(), 0, p, marks[p], kv::Marks::check)) return false;
     return true;
   }
 
  private:
-  static std::uint32_t prefix_mark(std::span<const TokenId> tokens, std::uint32_t p) {
+  // One value a position, telling the whole prefix that ends there.
+  static std::vector<std::uint32_t> prefix_marks(std::span<const TokenId> tokens) {
+    std::vector<std::uint32_t> out;
     std::uint32_t h = 2166136261u;
-    for (std::uint32_t i = 0; i <= p; ++i) h = (h ^ tokens[i]) * 16777619u;
-    return h;
+    for (const TokenId token : tokens) out.push_back(h = (h ^ token) * 16777619u);
+    return out;
   }
 
   kv::TestDevice device_;
@@ -79,6 +89,8 @@ inline Tokens joined(Tokens a, const Tokens& b) {
   return a;
 }
 
-inline Tokens first(const Tokens& tokens, std::uint32_t n) { return {tokens.begin(), tokens.begin() + n}; }
+inline Tokens first(const Tokens& tokens, std::uint32_t n) {
+  return {tokens.begin(), tokens.begin() + n};
+}
 
 }  // namespace kvasir::cache

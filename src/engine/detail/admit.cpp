@@ -49,7 +49,8 @@ GroupView Engine::group_view() const {
   return view;
 }
 
-// False: the head does not fit now and waits, unchanged.
+// False: the head does not fit now and waits, unchanged. A row that runs alone is always admitted (SCH-20): submission has
+// checked that it fits, and everything cached can go.
 bool Engine::start(Request& request) {
   const std::vector<sched::BlockDemand> running = running_demand();
   const Request* leader = request.leader ? find(*request.leader) : nullptr;
@@ -64,7 +65,10 @@ bool Engine::start(Request& request) {
       request.row = request.options.state;
       const Status trimmed = parts_.store->trim_to(*request.row, length);
       KVASIR_CHECK(trimmed.has_value()) << "enqueue has checked it";
-      if (!budget_allows(running, request)) return request.row.reset(), false;
+      if (!running.empty() && !budget_allows(running, request)) {
+        request.row.reset();
+        return false;
+      }
     } else if (!take_prefix(request, running)) {
       return false;
     }
@@ -86,29 +90,26 @@ bool Engine::take_prefix(Request& request, std::span<const sched::BlockDemand> r
   kv::KvStore& store = *parts_.store;
   const bool may_reuse = parts_.cache && request.options.prompt_cache && !request.options.prompt_logprobs;
   if (may_reuse && !running.empty()) {
-    // What the hit could spare at most; if that is not enough there is no need to take it.
+    // What a hit could spare at most; if that is not enough there is no need to take it.
     const std::uint32_t usable = parts_.cache->usable_length(request.prompt(), namespace_of(request));
     std::vector<sched::BlockDemand> rows(running.begin(), running.end());
     add_demand(request, rows);
     for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool)
       rows[running.size() + pool].held = store.projected_blocks(pool, usable, options_.max_step_tokens);
-    for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool) {
-      std::size_t outstanding = 0;
-      for (std::size_t i = pool; i < rows.size(); i += store.n_pools()) outstanding += rows[i].outstanding();
-      if (outstanding > store.available_blocks(pool)) return false;
-    }
+    if (!demand_fits(rows)) return false;
   }
   request.row = store.create_row();
   if (may_reuse) {
     if (std::optional<cache::PrefixHit> hit = parts_.cache->take(request.prompt(), namespace_of(request))) {
       store.adopt(*request.row, std::move(hit->state));
       request.retain = std::move(hit->retain);
+      request.is_pinning = true;
     }
   }
   if (budget_allows(running, request)) return true;
   // The pin may hold more of the donor than this row reads.
-  request.retain.release();
-  if (budget_allows(running, request)) return true;
+  request.unpin();
+  if (running.empty() || budget_allows(running, request)) return true;
   store.free_row(*request.row);
   request.row.reset();
   return false;
@@ -134,20 +135,22 @@ std::vector<sched::BlockDemand> Engine::running_demand() const {
   return out;
 }
 
-// SCH-20. A row that runs alone is always admitted: submission has checked that it fits, and everything cached can go.
-bool Engine::budget_allows(std::span<const sched::BlockDemand> running, const Request& request) const {
+bool Engine::demand_fits(std::span<const sched::BlockDemand> rows) const {
   const std::size_t n_pools = parts_.store->n_pools();
-  std::vector<sched::BlockDemand> rows(running.begin(), running.end());
-  add_demand(request, rows);
   std::vector<sched::BlockDemand> of_pool;
-  bool is_enough = true;
-  for (std::size_t pool = 0; pool < n_pools && is_enough; ++pool) {
+  for (std::size_t pool = 0; pool < n_pools; ++pool) {
     of_pool.clear();
     for (std::size_t i = pool; i < rows.size(); i += n_pools) of_pool.push_back(rows[i]);
-    is_enough = sched::budget_allows(of_pool, parts_.store->available_blocks(static_cast<std::uint32_t>(pool)));
+    if (!sched::budget_allows(of_pool, parts_.store->available_blocks(static_cast<std::uint32_t>(pool))))
+      return false;
   }
-  if (is_enough || !running.empty()) return is_enough;
-  return !request.retain_is_held;
+  return true;
+}
+
+bool Engine::budget_allows(std::span<const sched::BlockDemand> running, const Request& request) const {
+  std::vector<sched::BlockDemand> rows(running.begin(), running.end());
+  add_demand(request, rows);
+  return demand_fits(rows);
 }
 
 }  // namespace kvasir::engine

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "contract/generate_options.h"
 #include "contract/outcome.h"
 #include "contract/sink.h"
+#include "contract/step_plan.h"
 #include "contract/token_constraint.h"
 #include "sampling/sampling_session.h"
 
@@ -51,10 +53,12 @@ struct Request {
   std::optional<RequestId> leader;     // another choice whose prefill this one shares
   std::optional<KvRowId> row;          // its KV: its own, or options.state
   cache::Retain retain;                // pins the prefix it started from
+  bool is_pinning = false;
 
   std::vector<TokenId> emitted;        // given to the sink, the last of them not in the state (EXE-9)
   bool is_pending_in_history = true;   // the last emitted token was pushed to the session
   bool is_first_unforwarded = false;   // EXE-8: delivered once, its row has not gone on yet
+  bool is_stopped_by_sink = false;
   std::uint32_t n_prompt_reported = 0; // prompt logprobs given to the sink
 
   std::vector<TokenId> drafts;         // proposed for this step
@@ -75,9 +79,20 @@ struct Request {
     if (position < emitted.size()) return emitted[position];
     return drafts[position - emitted.size()];
   }
+  void unpin() noexcept {
+    retain.release();
+    is_pinning = false;
+  }
+  // The first cause stays.
   void end_with(End cause) {
     if (!end) end = std::move(cause);
   }
+  // Even when it had ended and only its last token was being fed (EXE-20).
+  void fail(std::string code, std::string message) {
+    if (stage == Stage::completing) stage = Stage::active;
+    end = Failed{std::move(code), std::move(message), {}};
+  }
+  bool is_over() const noexcept { return end && stage != Stage::completing; }
 };
 
 // A row's part of a step: where its logits are, what was sampled, what the consumer said.

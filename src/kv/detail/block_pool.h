@@ -1,5 +1,6 @@
-// BlockPool: reference counts and the free list of one pool. Taking is LIFO, lowest index first at the start (KV-62), so
-// undoing takes in reverse order restores the list exactly. Giving back never allocates.
+// BlockPool: reference counts and the free list of one pool. Taking is LIFO, lowest index first at
+// the start (KV-62), so undoing takes in reverse order restores the list exactly. Giving back never
+// allocates.
 #pragma once
 
 #include <cstddef>

@@ -57,8 +57,9 @@ bool StoreCore::resumable_at(const StateBody& body, std::uint32_t p) const noexc
 
 namespace {
 
-// Blocks a table keeps when cut to its first p positions. Nothing of them is held when p lies at or before the first held
-// position (an empty prefix, or a window of one): then only whole blocks remain, as released ones.
+// Blocks a table keeps when cut to its first p positions. Nothing of them is held when p lies at or
+// before the first held position (an empty prefix, or a window of one): then only whole blocks
+// remain, as released ones.
 std::uint32_t kept_blocks(const StateTable& table, std::uint32_t p, std::uint32_t block_tokens) {
   const bool holds_any = table.first_position < p;
   return holds_any ? (p + block_tokens - 1) / block_tokens : p / block_tokens;

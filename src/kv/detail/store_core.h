@@ -1,5 +1,5 @@
-// StoreCore: the store's data, and the moves on it that states, steps and export share. Nothing here decides policy; each
-// function keeps the books balanced or says so.
+// StoreCore: the store's data, and the moves on it that states, steps and export share. Nothing
+// here decides policy; each function keeps the books balanced or says so.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@
 namespace kvasir::kv {
 
 struct StateTable {
-  std::vector<BlockId> blocks;       // blocks[p / block_tokens] holds position p; kNoBlock below first_position
+  std::vector<BlockId>
+      blocks;  // blocks[p / block_tokens] holds position p; kNoBlock below first_position
   std::uint32_t first_position = 0;  // positions [first_position, length) are held
 };
 
@@ -35,14 +36,14 @@ struct StateBody {
 };
 
 struct StagedTable {
-  std::uint32_t old_size = 0;       // blocks before the step; those after it are staged
-  bool copied = false;              // the tail block was shared and is now a copy
+  std::uint32_t old_size = 0;  // blocks before the step; those after it are staged
+  bool copied = false;         // the tail block was shared and is now a copy
   std::uint32_t copied_index = 0;
-  BlockId original;                 // of that copy, referenced until the row is committed or rolled back
+  BlockId original;  // of that copy, referenced until the row is committed or rolled back
 };
 
 struct StagedRow {
-  StateBody* body = nullptr;        // null once committed, rolled back or discarded
+  StateBody* body = nullptr;  // null once committed, rolled back or discarded
   std::uint32_t n_tokens = 0;
   std::uint32_t n_drafts = 0;
 };
@@ -50,9 +51,9 @@ struct StagedRow {
 struct StepBody {
   StoreCore* core = nullptr;
   std::vector<StagedRow> rows;
-  std::vector<StagedTable> tables;      // [n_rows staged so far, n_groups]
-  std::vector<KvRowView> row_views;     // [n_groups, n_rows]
-  std::vector<KvLayerView> layer_views; // one a KV-list entry
+  std::vector<StagedTable> tables;       // [n_rows staged so far, n_groups]
+  std::vector<KvRowView> row_views;      // [n_groups, n_rows]
+  std::vector<KvLayerView> layer_views;  // one a KV-list entry
 
   explicit StepBody(StoreCore& owner);
   ~StepBody();
@@ -87,7 +88,10 @@ struct StoreCore {
   std::vector<const StepBody*> open_steps;
   KvReclaimer* reclaimer = nullptr;
 
-  StoreCore(ops::Device& memory, const KvList& layers, const KvStoreOptions& chosen, KvGeometry shape)
+  StoreCore(ops::Device& memory,
+            const KvList& layers,
+            const KvStoreOptions& chosen,
+            KvGeometry shape)
       : device(memory), list(layers), options(chosen), geometry(std::move(shape)) {}
 
   std::unique_ptr<StateBody> new_body();
@@ -104,13 +108,20 @@ struct StoreCore {
   void release_behind_windows(StateBody& body) noexcept;
 
   // Blocks, a pool, that a span of n tokens takes from the row as it is; added to `needed`.
-  void add_needed(const StateBody& body, std::uint32_t n_tokens, std::span<std::size_t> needed) const noexcept;
+  void add_needed(const StateBody& body,
+                  std::uint32_t n_tokens,
+                  std::span<std::size_t> needed) const noexcept;
   bool tail_is_shared(const StateBody& body, std::uint32_t group) const noexcept;
-  // Makes the pools have that many free blocks, forgetting cached states if it must. Error: `kv blocks`.
+  // Makes the pools have that many free blocks, forgetting cached states if it must. Error: `kv
+  // blocks`.
   Status make_room(std::span<const std::size_t> needed);
 
   // Slots [begin, end) of a block, in every layer of the group.
-  void copy_slots(std::uint32_t group, BlockId from, BlockId to, std::uint32_t begin, std::uint32_t end) noexcept;
+  void copy_slots(std::uint32_t group,
+                  BlockId from,
+                  BlockId to,
+                  std::uint32_t begin,
+                  std::uint32_t end) noexcept;
   KvLayerView layer_view(std::size_t layer) const noexcept;  // without rows
   std::uint32_t blocks_for(std::uint64_t n_tokens) const noexcept {
     return static_cast<std::uint32_t>((n_tokens + options.block_tokens - 1) / options.block_tokens);

@@ -15,10 +15,14 @@ std::array<std::uint32_t, 2> key_of(std::uint64_t seed) noexcept {
   return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
 }
 
-PhiloxWords words_at(std::uint64_t seed, std::uint64_t position, std::uint32_t lane, Stream stream) noexcept {
-  return philox4x32({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), lane,
-                     static_cast<std::uint32_t>(stream)},
-                    key_of(seed));
+PhiloxWords words_at(std::uint64_t seed,
+                     std::uint64_t position,
+                     std::uint32_t lane,
+                     Stream stream) noexcept {
+  return philox4x32(
+      {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), lane,
+       static_cast<std::uint32_t>(stream)},
+      key_of(seed));
 }
 
 }  // namespace
@@ -28,9 +32,14 @@ double gumbel(std::uint32_t word) noexcept {
   return -std::log(-std::log1p(-v));
 }
 
-// Every token has its own random word, so most of the work is words and bounds, block by block; the logarithms are taken
-// only for tokens whose bound reaches the best score so far, a few dozen a row.
-TokenId draw_token(std::span<const float> x, const Peak& top, float temperature, std::uint64_t seed, std::uint64_t position) noexcept {
+// Every token has its own random word, so most of the work is words and bounds, block by block; the
+// logarithms are taken only for tokens whose bound reaches the best score so far, a few dozen a
+// row.
+TokenId draw_token(std::span<const float> x,
+                   const Peak& top,
+                   float temperature,
+                   std::uint64_t seed,
+                   std::uint64_t position) noexcept {
   KVASIR_CHECK(top.max > kExcluded) << "draw from nothing";
   const float scale = std::min(1.0f / temperature, std::numeric_limits<float>::max());
   const auto score = [&](TokenId token, std::uint32_t word) {
@@ -43,7 +52,8 @@ TokenId draw_token(std::span<const float> x, const Peak& top, float temperature,
   std::array<std::uint32_t, kDrawBlock> words;
   std::array<float, kDrawBlock> upper;
   for (std::size_t first = 0; first < x.size(); first += kDrawBlock) {
-    if (!draw_block(x, first, top.max, scale, static_cast<float>(best), key, words, upper)) continue;
+    if (!draw_block(x, first, top.max, scale, static_cast<float>(best), key, words, upper))
+      continue;
     const std::size_t n = std::min(kDrawBlock, x.size() - first);
     for (std::size_t i = 0; i < n; ++i) {
       if (!(upper[i] >= static_cast<float>(best))) continue;

@@ -1,4 +1,5 @@
-// Random draws: the Gumbel-max draw over what the filters left (SAMP-12), and XTC's coin. Private to sampling/.
+// Random draws: the Gumbel-max draw over what the filters left (SAMP-12), and XTC's coin. Private
+// to sampling/.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,18 @@ namespace kvasir::sampling::detail {
 
 enum class Stream : std::uint32_t { draw = 0, xtc = 1 };  // SAMP-21
 
-// g = −log(−log1p(−v)), v = min((w + 0.5)·2⁻³², 1 − 2⁻²⁴): a standard Gumbel number from a 32-bit word.
+// g = −log(−log1p(−v)), v = min((w + 0.5)·2⁻³², 1 − 2⁻²⁴): a standard Gumbel number from a 32-bit
+// word.
 double gumbel(std::uint32_t word) noexcept;
 
-// argmax of x_i / temperature + g_i over the tokens that are not excluded, ties → lowest id. Scores are taken relative to
-// the best token left, (x_i − top), which shifts all alike: however small the temperature, the top one stays finite.
-// top = find_peak(x), with a token left; temperature > 0.
-TokenId draw_token(std::span<const float> x, const Peak& top, float temperature, std::uint64_t seed, std::uint64_t position) noexcept;
+// argmax of x_i / temperature + g_i over the tokens that are not excluded, ties → lowest id. Scores
+// are taken relative to the best token left, (x_i − top), which shifts all alike: however small the
+// temperature, the top one stays finite. top = find_peak(x), with a token left; temperature > 0.
+TokenId draw_token(std::span<const float> x,
+                   const Peak& top,
+                   float temperature,
+                   std::uint64_t seed,
+                   std::uint64_t position) noexcept;
 
 // Uniform in (0, 1): word 0 of lane 0 of XTC's stream.
 double xtc_uniform(std::uint64_t seed, std::uint64_t position) noexcept;

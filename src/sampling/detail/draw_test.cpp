@@ -14,17 +14,23 @@ namespace kvasir::sampling::detail {
 namespace {
 
 // SAMP-12 as written, every token on its own.
-TokenId naive_draw(std::span<const float> x, float temperature, std::uint64_t seed, std::uint64_t position) {
+TokenId naive_draw(std::span<const float> x,
+                   float temperature,
+                   std::uint64_t seed,
+                   std::uint64_t position) {
   float top = kExcluded;
   for (float v : x) top = std::max(top, v);
   TokenId winner = 0;
   double best = -std::numeric_limits<double>::infinity();
   for (TokenId i = 0; i < x.size(); ++i) {
     if (x[i] == kExcluded) continue;
-    const auto words = philox4x32({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), i / 4, 0},
-                                  {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+    const auto words =
+        philox4x32({static_cast<std::uint32_t>(position),
+                    static_cast<std::uint32_t>(position >> 32), i / 4, 0},
+                   {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
     const double v = std::min((words[i % 4] + 0.5) * 0x1p-32, 1.0 - 0x1p-24);
-    const double s = static_cast<double>(x[i] - top) * static_cast<double>(1.0f / temperature) - std::log(-std::log1p(-v));
+    const double s = static_cast<double>(x[i] - top) * static_cast<double>(1.0f / temperature) -
+                     std::log(-std::log1p(-v));
     if (s > best) {
       best = s;
       winner = i;
@@ -33,7 +39,10 @@ TokenId naive_draw(std::span<const float> x, float temperature, std::uint64_t se
   return winner;
 }
 
-TokenId draw(std::span<const float> x, float temperature, std::uint64_t seed, std::uint64_t position) {
+TokenId draw(std::span<const float> x,
+             float temperature,
+             std::uint64_t seed,
+             std::uint64_t position) {
   return draw_token(x, find_peak(x), temperature, seed, position);
 }
 
@@ -52,7 +61,8 @@ TEST(DrawToken, EqualsTheDefinitionForEveryLengthAndSpread) {  // SAMP-12
       for (std::uint64_t position = 0; position < 20; ++position) {
         const std::uint64_t seed = 0x123456789ABCDEFull + position * n;
 
-        EXPECT_EQ(draw(x, 0.8f, seed, position), naive_draw(x, 0.8f, seed, position)) << n << ' ' << spread;
+        EXPECT_EQ(draw(x, 0.8f, seed, position), naive_draw(x, 0.8f, seed, position))
+            << n << ' ' << spread;
       }
     }
   }
@@ -70,7 +80,8 @@ TEST(DrawToken, UsesAllSixtyFourBitsOfSeedAndPosition) {  // SAMP-20
   }
 }
 
-TEST(DrawToken, KeepsItsWordWhenOthersAreExcluded) {  // SAMP-12: independent of the filters' bookkeeping
+TEST(DrawToken,
+     KeepsItsWordWhenOthersAreExcluded) {  // SAMP-12: independent of the filters' bookkeeping
   auto x = random_row(1000, 1, 3);
   const TokenId winner = draw(x, 1, 7, 0);
   for (TokenId i = 0; i < x.size(); ++i) {
@@ -84,14 +95,16 @@ TEST(DrawToken, NeverPicksAnExcludedToken) {
   std::vector<float> x(500, kExcluded);
   x[137] = -1e30f;
 
-  for (std::uint64_t position = 0; position < 50; ++position) EXPECT_EQ(draw(x, 1.5f, 1, position), 137u);
+  for (std::uint64_t position = 0; position < 50; ++position)
+    EXPECT_EQ(draw(x, 1.5f, 1, position), 137u);
 }
 
 TEST(DrawToken, IsArgmaxAtTheSmallestTemperatures) {  // C10
   auto x = random_row(3000, 2, 9);
   const TokenId top = find_peak(x).token;
   for (float t : {1e-30f, 1e-38f, 1e-45f}) {
-    for (std::uint64_t position = 0; position < 20; ++position) EXPECT_EQ(draw(x, t, 42, position), top) << t;
+    for (std::uint64_t position = 0; position < 20; ++position)
+      EXPECT_EQ(draw(x, t, 42, position), top) << t;
   }
 }
 
@@ -101,9 +114,11 @@ TEST(DrawToken, StandsTheLargestTemperature) {
   EXPECT_LT(draw(x, std::numeric_limits<float>::max(), 1, 1), 300u);
 }
 
-// χ² of 10⁶ draws: 11 degrees of freedom, 99.99 % quantile 37.4. Fixed seeds, so this cannot flicker.
+// χ² of 10⁶ draws: 11 degrees of freedom, 99.99 % quantile 37.4. Fixed seeds, so this cannot
+// flicker.
 TEST(DrawToken, MillionDrawsFollowTheDistribution) {  // SAMP-23
-  const std::vector<float> x{0.0f, -0.3f, -1.0f, -1.0f, -2.0f, 0.4f, -3.0f, -4.0f, 0.1f, -2.5f, -0.7f, -5.0f};
+  const std::vector<float> x{0.0f,  -0.3f, -1.0f, -1.0f, -2.0f, 0.4f,
+                             -3.0f, -4.0f, 0.1f,  -2.5f, -0.7f, -5.0f};
   constexpr float kTemperature = 1.3f;
   constexpr int kDraws = 1'000'000;
   std::vector<int> seen(x.size());

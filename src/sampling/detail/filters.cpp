@@ -14,21 +14,27 @@ using Ranked = FilterScratch::Ranked;
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();  // below every token that is left
 
-// Part of the order in which the border between kept and dropped lies: scores in [from, to), below tokens of mass `above`.
+// Part of the order in which the border between kept and dropped lies: scores in [from, to), below
+// tokens of mass `above`.
 struct Bracket {
   float from = kLowest;
   float to = std::numeric_limits<float>::infinity();
   double above = 0.0;
+  double mass = 0.0;  // of its own tokens
 };
 
-// A token is kept if total − (mass above it) > limit. So the border is below a bound b while total − mass(≥ b) > limit: the
-// first of the descending bounds where that fails, and the one before it, are the new bracket. bounds ascend; the lowest one
-// is not above the border.
-Bracket narrow(const Bracket& old, std::span<const float, kBounds> bounds, std::span<const double, kBounds> masses,
-               double total, double limit) {
+// A token is kept if total − (mass above it) > limit. So the border is below a bound b while total
+// − mass(≥ b) > limit: the first of the descending bounds where that fails, and the one before it,
+// are the new bracket. bounds ascend; the lowest one is not above the border.
+Bracket narrow(const Bracket& old,
+               std::span<const float, kBounds> bounds,
+               std::span<const double, kBounds> masses,
+               double total,
+               double limit) {
   Bracket out = old;
   for (std::size_t b = kBounds; b-- > 0;) {
     out.from = bounds[b];
+    out.mass = masses[b] - out.above;
     if (total - masses[b] <= limit) return out;
     out.to = bounds[b];
     out.above = masses[b];
@@ -36,14 +42,15 @@ Bracket narrow(const Bracket& old, std::span<const float, kBounds> bounds, std::
   return out;
 }
 
-// The place of the last kept token among the bracket's: a selection that halves the candidates by rank and goes on in the half
-// where the border lies. 0 if none of them is kept.
+// The place of the last kept token among the bracket's: a selection that halves the candidates by
+// rank and goes on in the half where the border lies. 0 if none of them is kept.
 std::uint64_t find_border(std::span<Ranked> items, double above, double total, double limit) {
   const auto better = [](const Ranked& a, const Ranked& b) { return a.rank > b.rank; };
   std::uint64_t border = 0;
   while (!items.empty()) {
     const std::size_t mid = items.size() / 2;
-    std::nth_element(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(mid), items.end(), better);
+    std::nth_element(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(mid), items.end(),
+                     better);
     double upper = above;
     for (const Ranked& r : items.first(mid)) upper += r.mass;
     if (total - upper > limit) {
@@ -63,7 +70,8 @@ Normalizer normalizer_of(std::span<const float> x, float max) noexcept {
   return {max, static_cast<float>(std::log(sum_exp(x, max)))};
 }
 
-// Floats in order as unsigned numbers: negative ones have all bits turned, the others the sign bit. −0 counts as 0.
+// Floats in order as unsigned numbers: negative ones have all bits turned, the others the sign bit.
+// −0 counts as 0.
 std::uint64_t rank_of(float score, TokenId token) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
   const std::uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -77,7 +85,9 @@ Cutoff cutoff_of(std::uint64_t rank) noexcept {
 }
 
 // The k-th best of the group maxima bounds the k-th best token from below; few tokens reach it.
-std::span<const std::uint64_t> best_ranks(std::span<const float> x, std::size_t k, FilterScratch& scratch) {
+std::span<const std::uint64_t> best_ranks(std::span<const float> x,
+                                          std::size_t k,
+                                          FilterScratch& scratch) {
   const std::size_t n_chunks = (x.size() + kChunk - 1) / kChunk;
   scratch.groups.resize(n_chunks * 16);
   group_maxima(x, scratch.groups);
@@ -106,10 +116,12 @@ std::span<const std::uint64_t> best_ranks(std::span<const float> x, std::size_t 
   return scratch.ranks;
 }
 
-// Passes over the row, of eight bounds each, narrow the bracket; only its tokens are selected from. The first bounds reach 64
-// below the top: what is further down weighs less than V·e⁻⁶⁴ together, below any 1 − top_p an f32 can say.
+// Passes over the row, of eight bounds each, narrow the bracket; only its tokens are selected from.
+// The first bounds reach 64 below the top: what is further down weighs less than V·e⁻⁶⁴ together,
+// below any 1 − top_p an f32 can say.
 void keep_top_p(std::span<float> x, const Normalizer& norm, float top_p, FilterScratch& scratch) {
-  constexpr int kRefinements = 3;
+  constexpr int kRefinements = 2;
+  constexpr double kFewTokens = 2000;  // selecting from so many costs less than another pass
   scratch.p.resize(x.size());
   probabilities(x, norm.max, norm.log_sum, scratch.p);
   const Peak peak = find_peak(x);
@@ -119,23 +131,32 @@ void keep_top_p(std::span<float> x, const Normalizer& norm, float top_p, FilterS
   auto masses = masses_from(scratch.p, x, bounds);
   const double total = masses[0];
   Bracket bracket = narrow({}, bounds, masses, total, limit);
-  for (int i = 0; i < kRefinements; ++i) {
+  const auto at_most = [&] {  // tokens in the bracket: none is less likely than its lower end
+    return bracket.mass / std::exp(static_cast<double>(bracket.from - norm.max - norm.log_sum));
+  };
+  for (int i = 0; i < kRefinements && at_most() > kFewTokens; ++i) {
     const float low = bracket.from, width = std::min(bracket.to, peak.max) - low;
-    for (std::size_t b = 0; b < kBounds; ++b) bounds[b] = low + width * (static_cast<float>(b) / kBounds);
+    for (std::size_t b = 0; b < kBounds; ++b)
+      bounds[b] = low + width * (static_cast<float>(b) / kBounds);
     masses = masses_from(scratch.p, x, bounds);
     bracket = narrow(bracket, bounds, masses, total, limit);
   }
 
+  scratch.choices.resize(x.size());
+  const std::size_t n = list_between(x, bracket.from, bracket.to, scratch.choices);
   scratch.ranked.clear();
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (!(x[i] >= bracket.from && x[i] < bracket.to)) continue;
-    scratch.ranked.push_back({rank_of(x[i], static_cast<TokenId>(i)), round_mass(scratch.p[i])});
+  for (TokenId t : std::span(scratch.choices).first(n)) {
+    scratch.ranked.push_back({rank_of(x[t], t), round_mass(scratch.p[t])});
   }
   const std::uint64_t border = find_border(scratch.ranked, bracket.above, total, limit);
-  exclude_below(x, cutoff_of(border != 0 ? border : rank_of(peak.max, peak.token)));  // the top survives
+  exclude_below(
+      x, cutoff_of(border != 0 ? border : rank_of(peak.max, peak.token)));  // the top survives
 }
 
-void keep_min_p(std::span<float> x, const Normalizer& norm, float min_p, std::uint32_t min_tokens_to_keep,
+void keep_min_p(std::span<float> x,
+                const Normalizer& norm,
+                float min_p,
+                std::uint32_t min_tokens_to_keep,
                 FilterScratch& scratch) {
   const float best = (find_peak(x).max - norm.max) - norm.log_sum;
   const float limit = best + std::log(min_p);
@@ -147,13 +168,17 @@ void keep_min_p(std::span<float> x, const Normalizer& norm, float min_p, std::ui
   exclude_unlikely(x, norm.max, norm.log_sum, limit);
 }
 
-void drop_top_choices(std::span<float> x, float threshold, std::span<const TokenId> spared, FilterScratch& scratch) {
+void drop_top_choices(std::span<float> x,
+                      float threshold,
+                      std::span<const TokenId> spared,
+                      FilterScratch& scratch) {
   const float top = find_peak(x).max;
   const auto sum = static_cast<float>(sum_exp(x, top));
   std::vector<float>& p = scratch.p;
   p.resize(x.size());
   probabilities(x, top, 0.0f, p);
-  const float surely_below = threshold * sum * 0.999f;  // no division for the many that are far from the threshold
+  const float surely_below =
+      threshold * sum * 0.999f;  // no division for the many that are far from the threshold
   std::vector<TokenId>& choices = scratch.choices;
   choices.clear();
   float least = std::numeric_limits<float>::infinity();
@@ -165,7 +190,8 @@ void drop_top_choices(std::span<float> x, float threshold, std::span<const Token
     choices.push_back(static_cast<TokenId>(i));
   }
   for (TokenId t : choices) {
-    if (p[t] > least && std::find(spared.begin(), spared.end(), t) == spared.end()) x[t] = kExcluded;
+    if (p[t] > least && std::find(spared.begin(), spared.end(), t) == spared.end())
+      x[t] = kExcluded;
   }
 }
 

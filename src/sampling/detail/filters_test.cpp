@@ -64,7 +64,8 @@ std::vector<float> random_row(std::size_t n, float spread, unsigned seed, bool w
 std::vector<TokenId> ascending_order(std::span<const float> x) {  // SAMP-8's: ties, higher id first
   std::vector<TokenId> order(x.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return x[a] != x[b] ? x[a] < x[b] : a > b; });
+  std::sort(order.begin(), order.end(),
+            [&](TokenId a, TokenId b) { return x[a] != x[b] ? x[a] < x[b] : a > b; });
   return order;
 }
 
@@ -80,12 +81,16 @@ TEST(TopP, KeepsTokensWhoseAscendingSumPassesTheRest) {
 TEST(TopP, DropsATokenWhoseSumEqualsTheBorder) {  // cum == 1 − p
   const auto x = logs({0.25, 0.5, 0.125, 0.125});
 
-  EXPECT_THAT(top_p(x, 0.5f), ElementsAre(1));        // sums 0.125, 0.25, 0.5, 1 against 0.5
-  EXPECT_THAT(top_p(x, 0.75f), ElementsAre(0, 1));    // against 0.25
-  EXPECT_THAT(top_p(x, 0.875f), ElementsAre(0, 1, 2));  // of the tied ones id 3 comes first, and its sum is just 0.125
+  EXPECT_THAT(top_p(x, 0.5f), ElementsAre(1));      // sums 0.125, 0.25, 0.5, 1 against 0.5
+  EXPECT_THAT(top_p(x, 0.75f), ElementsAre(0, 1));  // against 0.25
+  EXPECT_THAT(
+      top_p(x, 0.875f),
+      ElementsAre(0, 1, 2));  // of the tied ones id 3 comes first, and its sum is just 0.125
 }
 
-TEST(TopP, KeepsTheLowerIdsOfEqualTokens) { EXPECT_THAT(top_p(std::vector<float>(8, 1.0f), 0.5f), ElementsAre(0, 1, 2, 3)); }
+TEST(TopP, KeepsTheLowerIdsOfEqualTokens) {
+  EXPECT_THAT(top_p(std::vector<float>(8, 1.0f), 0.5f), ElementsAre(0, 1, 2, 3));
+}
 
 TEST(TopP, DoesNotRenormaliseAfterAMask) {
   auto x = logs({0.5, 0.25, 0.125, 0.125});
@@ -120,7 +125,8 @@ TEST(TopP, EqualsAFullSortOnRandomRows) {
     const auto order = ascending_order(x);
     for (TokenId t : order) {
       cumulative += round_mass(prob[t]);
-      if (x[t] != kExcluded && (cumulative > 1.0 - static_cast<double>(p) || t == order.back())) expected.push_back(t);
+      if (x[t] != kExcluded && (cumulative > 1.0 - static_cast<double>(p) || t == order.back()))
+        expected.push_back(t);
     }
     std::sort(expected.begin(), expected.end());
 
@@ -165,7 +171,9 @@ TEST(Xtc, ComparesStrictly) {
   EXPECT_THAT(xtc(quarter, 0.2f), ElementsAre(0, 1, 2, 3));   // all are the least one
 }
 
-TEST(Xtc, SparesEosAndNewline) { EXPECT_THAT(xtc(logs({0.4, 0.3, 0.2, 0.1}), 0.15f, {1}), ElementsAre(1, 2, 3)); }
+TEST(Xtc, SparesEosAndNewline) {
+  EXPECT_THAT(xtc(logs({0.4, 0.3, 0.2, 0.1}), 0.15f, {1}), ElementsAre(1, 2, 3));
+}
 
 TEST(Xtc, UsesTheSoftmaxOfWhatSurvived) {
   auto x = logs({0.9, 0.04, 0.06});
@@ -229,7 +237,8 @@ TEST(Kernels, PeakFindsTheLowestIdAndEveryNonFiniteScore) {
     x[n - 1] = 3.0f;
     x[n / 2] = 3.0f;
     EXPECT_EQ(find_peak(x).token, n / 2);
-    for (float bad : {std::nanf(""), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity()}) {
+    for (float bad : {std::nanf(""), -std::numeric_limits<float>::infinity(),
+                      std::numeric_limits<float>::infinity()}) {
       x[n - 1] = bad;
       EXPECT_FALSE(find_peak(x).is_finite) << n;
     }

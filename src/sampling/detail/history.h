@@ -1,5 +1,6 @@
-// What the penalties see (SAMP-5…7): prompt + emitted tokens, append-only, with the counts of each penalty's window kept up to
-// date token by token, so a long context costs nothing per step and a snapshot is a length. Private to sampling/.
+// What the penalties see (SAMP-5…7): prompt + emitted tokens, append-only, with the counts of each
+// penalty's window kept up to date token by token, so a long context costs nothing per step and a
+// snapshot is a length. Private to sampling/.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,20 @@ class WindowCounts {
     std::uint32_t count = 0;
   };
 
-  WindowCounts(std::uint32_t vocab, std::uint32_t window) : slot_of_(vocab, kNone), window_(window) {}
+  WindowCounts(std::uint32_t vocab, std::uint32_t window)
+      : slot_of_(vocab, kNone), window_(window) {}
 
   void clear(std::size_t first) noexcept;  // empty history; positions before `first` never count
-  void pushed(std::span<const TokenId> history);           // history.back() is new
+  void pushed(std::span<const TokenId> history);            // history.back() is new
   void popping(std::span<const TokenId> history) noexcept;  // history.back() is about to go
-  std::span<const Entry> entries() const noexcept { return entries_; }  // distinct tokens, in no particular order
+  std::span<const Entry> entries() const noexcept {
+    return entries_;
+  }  // distinct tokens, in no particular order
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
-  void add(TokenId token);  // ids outside the vocabulary (media placeholders) have no score to change: ignored
+  void add(TokenId token);  // ids outside the vocabulary (media placeholders) have no score to
+                            // change: ignored
   void remove(TokenId token) noexcept;
 
   std::vector<std::uint32_t> slot_of_;  // token → index into entries_
@@ -44,7 +49,9 @@ class History {
   void push(TokenId token);
   void truncate(std::size_t n_tokens) noexcept;
   std::size_t size() const noexcept { return tokens_.size(); }
-  std::span<const WindowCounts::Entry> window(std::size_t index) const noexcept { return windows_[index].counts.entries(); }
+  std::span<const WindowCounts::Entry> window(std::size_t index) const noexcept {
+    return windows_[index].counts.entries();
+  }
 
  private:
   struct Window {

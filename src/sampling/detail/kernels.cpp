@@ -4,8 +4,10 @@
 #include <bit>
 #include <cstring>
 
-// Several copies of a pass, the best chosen at load. Sanitizers do not stand the resolver that runs before them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || defined(__clang__)
+// Several copies of a pass, the best chosen at load. Sanitizers do not stand the resolver that runs
+// before them.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || \
+    defined(__clang__)
 #define KVASIR_CLONES
 #else
 #define KVASIR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -62,11 +64,12 @@ KVASIR_INLINE double sum_lanes(Doubles v) {
   return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
 }
 
-// exp(x) for x ≤ 0, within 1 ulp; 0 below −87 (where f32 ends). x = n·ln 2 + r, |r| ≤ ln 2 / 2; Taylor to r⁷/7! leaves
-// r⁸/8! < 6e-9, a tenth of an ulp.
+// exp(x) for x ≤ 0, within 1 ulp; 0 below −87 (where f32 ends). x = n·ln 2 + r, |r| ≤ ln 2 / 2;
+// Taylor to r⁷/7! leaves r⁸/8! < 6e-9, a tenth of an ulp.
 KVASIR_INLINE Floats exp_not_positive(Floats x) {
   constexpr float kSmallest = -87.0f;
-  constexpr float kToInteger = 0x1.8p23f;  // adding it rounds to the nearest integer, found in the low bits
+  constexpr float kToInteger =
+      0x1.8p23f;  // adding it rounds to the nearest integer, found in the low bits
   constexpr float kLn2High = 0x1.62ep-1f;  // few bits: n · kLn2High is exact
   constexpr float kLn2Low = 0x1.0bfbe8p-15f;
   const Floats c = x < kSmallest ? splat(kSmallest) : x;
@@ -85,8 +88,8 @@ KVASIR_INLINE Floats exp_not_positive(Floats x) {
   return x < kSmallest ? Floats{} : (p + 1.0f) * two_to_n;
 }
 
-// Philox4x32-10 for the block's consecutive lanes (base/philox.h is the definition, and the test). Word k of lane l →
-// out[4l + k]. Two vectors of lanes at a time hide the latency of the products.
+// Philox4x32-10 for the block's consecutive lanes (base/philox.h is the definition, and the test).
+// Word k of lane l → out[4l + k]. Two vectors of lanes at a time hide the latency of the products.
 KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, std::uint32_t* out) {
   constexpr std::uint32_t kCounters = kDrawBlock / 4;
   std::uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
@@ -117,12 +120,15 @@ KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, st
   }
 }
 
-// Upper bound of g(w) (SAMP-12): −log1p(−v) ≥ v, so g ≤ −ln v; and for f = m·2ᵉ, 1 ≤ m < 2, the float's bits read as a
-// number are e + m − 1 + 127 ≤ log2 f + 127. kSlack covers the roundings, here and in the product beside it.
+// Upper bound of g(w) (SAMP-12): −log1p(−v) ≥ v, so g ≤ −ln v; and for f = m·2ᵉ, 1 ≤ m < 2, the
+// float's bits read as a number are e + m − 1 + 127 ≤ log2 f + 127. kSlack covers the roundings,
+// here and in the product beside it.
 KVASIR_INLINE Floats gumbel_bound(Words w) {
   constexpr float kLn2 = 0x1.62e43p-1f, kSlack = 1e-3f;
-  const Floats half = __builtin_convertvector(std::bit_cast<Ints>(w >> 1), Floats) + 0.25f;  // ≤ (w + 0.5) / 2
-  const Floats log2_half = __builtin_convertvector(std::bit_cast<Ints>(half), Floats) * 0x1p-23f - 127.0f;
+  const Floats half =
+      __builtin_convertvector(std::bit_cast<Ints>(w >> 1), Floats) + 0.25f;  // ≤ (w + 0.5) / 2
+  const Floats log2_half =
+      __builtin_convertvector(std::bit_cast<Ints>(half), Floats) * 0x1p-23f - 127.0f;
   return (31.0f - log2_half) * kLn2 + kSlack;
 }
 constexpr float kGumbelMax = 22.9f;  // of w = 0: −ln(0.5·2⁻³²) = 22.87, and slack
@@ -163,28 +169,37 @@ KVASIR_CLONES double sum_exp(std::span<const float> x, float max) noexcept {
   for (std::size_t first = 0; first < x.size(); first += kChunk) {
     const std::size_t n = std::min(kChunk, x.size() - first);
     Floats sum{};
-    for (std::size_t i = 0; i < n; i += kLanes) sum += exp_not_positive(load_some(&x[first + i], n - i) - max);
+    for (std::size_t i = 0; i < n; i += kLanes)
+      sum += exp_not_positive(load_some(&x[first + i], n - i) - max);
     const auto wide = widen(sum);
     total += wide[0] + wide[1];
   }
   return sum_lanes(total);
 }
 
-KVASIR_CLONES void log_softmax(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept {
+KVASIR_CLONES void log_softmax(std::span<const float> x,
+                               float max,
+                               float log_sum,
+                               std::span<float> out) noexcept {
   for (std::size_t i = 0; i < x.size(); i += kLanes) {
     store_some(&out[i], (load_some(&x[i], x.size() - i) - max) - log_sum, x.size() - i);
   }
 }
 
-KVASIR_CLONES void probabilities(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept {
+KVASIR_CLONES void probabilities(std::span<const float> x,
+                                 float max,
+                                 float log_sum,
+                                 std::span<float> out) noexcept {
   for (std::size_t i = 0; i < x.size(); i += kLanes) {
     const Floats lp = (load_some(&x[i], x.size() - i) - max) - log_sum;
     store_some(&out[i], exp_not_positive(lp), x.size() - i);
   }
 }
 
-KVASIR_CLONES std::array<double, kBounds> masses_from(std::span<const float> p, std::span<const float> x,
-                                                      const std::array<float, kBounds>& bounds) noexcept {
+KVASIR_CLONES std::array<double, kBounds> masses_from(
+    std::span<const float> p,
+    std::span<const float> x,
+    const std::array<float, kBounds>& bounds) noexcept {
   std::array<Doubles, kBounds> sums{};
   for (std::size_t i = 0; i < x.size(); i += kLanes) {
     const std::size_t left = x.size() - i;
@@ -202,10 +217,31 @@ KVASIR_CLONES std::array<double, kBounds> masses_from(std::span<const float> p, 
   return out;
 }
 
-KVASIR_CLONES void apply_mask(std::span<const float> x, std::span<const std::uint32_t> words,
+KVASIR_CLONES std::size_t list_between(std::span<const float> x,
+                                       float from,
+                                       float to,
+                                       std::span<TokenId> out) noexcept {
+  std::size_t n_out = 0;
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    const std::size_t left = x.size() - i;
+    const Floats v = load_some(&x[i], left);
+    const Ints inside = (v >= from) & (v < to);
+    if (!any(inside)) continue;
+    for (std::size_t l = 0; l < std::min(left, kLanes); ++l) {
+      out[n_out] =
+          static_cast<TokenId>(i + l);  // stays if it counts; n_out ≤ i + l, so this is in bounds
+      n_out += inside[l] != 0;
+    }
+  }
+  return n_out;
+}
+
+KVASIR_CLONES void apply_mask(std::span<const float> x,
+                              std::span<const std::uint32_t> words,
                               std::span<float> out) noexcept {
-  constexpr Words kBits = {1u << 0, 1u << 1, 1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
-                           1u << 8, 1u << 9, 1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15};
+  constexpr Words kBits = {1u << 0,  1u << 1,  1u << 2,  1u << 3, 1u << 4,  1u << 5,
+                           1u << 6,  1u << 7,  1u << 8,  1u << 9, 1u << 10, 1u << 11,
+                           1u << 12, 1u << 13, 1u << 14, 1u << 15};
   for (std::size_t i = 0; i < x.size(); i += kLanes) {
     const std::uint32_t word = i / 32 < words.size() ? words[i / 32] >> (i % 32) : 0;
     const std::size_t left = x.size() - i;
@@ -215,20 +251,27 @@ KVASIR_CLONES void apply_mask(std::span<const float> x, std::span<const std::uin
 }
 
 KVASIR_CLONES void exclude_below(std::span<float> x, Cutoff cutoff) noexcept {
-  for (std::size_t i = 0; i < x.size(); i += kLanes) {
-    const std::size_t left = x.size() - i;
-    const Floats v = load_some(&x[i], left);
-    Floats kept = v >= cutoff.score ? v : splat(kExcluded);
-    if (i + kLanes > cutoff.last && any(v == cutoff.score)) {
-      for (std::size_t l = 0; l < kLanes; ++l) {
-        if (v[l] == cutoff.score && i + l > cutoff.last) kept[l] = kExcluded;
-      }
-    }
-    store_some(&x[i], kept, left);
+  const std::size_t border =
+      std::min<std::size_t>(cutoff.last / kLanes * kLanes, x.size());  // the vector `last` is in
+  for (std::size_t i = 0; i < border; i += kLanes) {
+    const Floats v = load(&x[i]);
+    store(&x[i], v >= cutoff.score ? v : splat(kExcluded));
+  }
+  const std::size_t after = std::min(border + kLanes, x.size());
+  for (std::size_t i = border; i < after; ++i) {
+    const bool stays = x[i] > cutoff.score || (x[i] == cutoff.score && i <= cutoff.last);
+    x[i] = stays ? x[i] : kExcluded;
+  }
+  for (std::size_t i = after; i < x.size(); i += kLanes) {
+    const Floats v = load_some(&x[i], x.size() - i);
+    store_some(&x[i], v > cutoff.score ? v : splat(kExcluded), x.size() - i);
   }
 }
 
-KVASIR_CLONES std::size_t exclude_unlikely(std::span<float> x, float max, float log_sum, float limit) noexcept {
+KVASIR_CLONES std::size_t exclude_unlikely(std::span<float> x,
+                                           float max,
+                                           float log_sum,
+                                           float limit) noexcept {
   Ints count{};  // −1 a token that stays
   for (std::size_t i = 0; i < x.size(); i += kLanes) {
     const std::size_t left = x.size() - i;
@@ -255,8 +298,13 @@ KVASIR_CLONES void group_maxima(std::span<const float> x, std::span<float> group
   }
 }
 
-KVASIR_CLONES bool draw_block(std::span<const float> x, std::size_t first, float top, float scale, float best,
-                              const DrawKey& key, std::array<std::uint32_t, kDrawBlock>& words,
+KVASIR_CLONES bool draw_block(std::span<const float> x,
+                              std::size_t first,
+                              float top,
+                              float scale,
+                              float best,
+                              const DrawKey& key,
+                              std::array<std::uint32_t, kDrawBlock>& words,
                               std::array<float, kDrawBlock>& upper) noexcept {
   Ints hopeful{};
   for (std::size_t i = 0; i < kDrawBlock; i += kLanes) {

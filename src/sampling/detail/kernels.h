@@ -1,5 +1,6 @@
-// The passes over a whole row of scores [vocab]. Each has one order of operations whatever the instruction set (sixteen
-// lanes, fixed), so a row's bits do not depend on the machine's vector width. Private to sampling/.
+// The passes over a whole row of scores [vocab]. Each has one order of operations whatever the
+// instruction set (sixteen lanes, fixed), so a row's bits do not depend on the machine's vector
+// width. Private to sampling/.
 #pragma once
 
 #include <array>
@@ -12,12 +13,13 @@
 
 namespace kvasir::sampling::detail {
 
-inline constexpr float kExcluded = -std::numeric_limits<float>::infinity();  // masked or filtered out
-inline constexpr std::size_t kDrawBlock = 128;                               // tokens a call of draw_block covers
+inline constexpr float kExcluded =
+    -std::numeric_limits<float>::infinity();    // masked or filtered out
+inline constexpr std::size_t kDrawBlock = 128;  // tokens a call of draw_block covers
 
 struct Peak {
   float max = kExcluded;
-  TokenId token = 0;    // the lowest id that has it
+  TokenId token = 0;      // the lowest id that has it
   bool is_finite = true;  // no NaN, no infinity in the row
 };
 Peak find_peak(std::span<const float> x) noexcept;
@@ -28,17 +30,32 @@ double sum_exp(std::span<const float> x, float max) noexcept;
 // out_i = (x_i − max) − log_sum: the log-softmax, given log_sum = ln sum_exp(x, max).
 void log_softmax(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept;
 // out_i = exp of the same; 0 for excluded tokens.
-void probabilities(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept;
+void probabilities(std::span<const float> x,
+                   float max,
+                   float log_sum,
+                   std::span<float> out) noexcept;
 
-// For each bound, Σ p_i over the tokens with x_i ≥ bound (excluded ones never), each p_i in [0, 1] first rounded to a multiple
-// of 2⁻⁵⁰. Such sums are exact while they stay below 8, so they do not depend on the order of addition.
+// For each bound, Σ p_i over the tokens with x_i ≥ bound (excluded ones never), each p_i in [0, 1]
+// first rounded to a multiple of 2⁻⁵⁰. Such sums are exact while they stay below 8, so they do not
+// depend on the order of addition.
 inline constexpr std::size_t kBounds = 8;
-std::array<double, kBounds> masses_from(std::span<const float> p, std::span<const float> x,
+std::array<double, kBounds> masses_from(std::span<const float> p,
+                                        std::span<const float> x,
                                         const std::array<float, kBounds>& bounds) noexcept;
-constexpr double round_mass(float p) noexcept { return (static_cast<double>(p) + 6.0) - 6.0; }  // [4, 8) has ulp 2⁻⁵⁰
+constexpr double round_mass(float p) noexcept {
+  return (static_cast<double>(p) + 6.0) - 6.0;
+}  // [4, 8) has ulp 2⁻⁵⁰
+
+// The tokens with from ≤ x_i < to, ascending, into out [vocab]; returns how many.
+std::size_t list_between(std::span<const float> x,
+                         float from,
+                         float to,
+                         std::span<TokenId> out) noexcept;
 
 // out_i = x_i where the bit is set, else excluded. Tokens past the last word are excluded.
-void apply_mask(std::span<const float> x, std::span<const std::uint32_t> words, std::span<float> out) noexcept;
+void apply_mask(std::span<const float> x,
+                std::span<const std::uint32_t> words,
+                std::span<float> out) noexcept;
 
 // Excludes everything below a place in the order (score descending, ties: lower id first).
 struct Cutoff {
@@ -49,8 +66,8 @@ void exclude_below(std::span<float> x, Cutoff cutoff) noexcept;
 // Excludes x_i with (x_i − max) − log_sum < limit; returns how many stay.
 std::size_t exclude_unlikely(std::span<float> x, float max, float log_sum, float limit) noexcept;
 
-// Maxima of disjoint groups of at most sixteen tokens: lane l of chunk c (256 tokens) is groups[16·c + l].
-// groups.size() = 16 · ⌈n / 256⌉; groups without a token are excluded.
+// Maxima of disjoint groups of at most sixteen tokens: lane l of chunk c (256 tokens) is
+// groups[16·c + l]. groups.size() = 16 · ⌈n / 256⌉; groups without a token are excluded.
 inline constexpr std::size_t kChunk = 256;
 void group_maxima(std::span<const float> x, std::span<float> groups) noexcept;
 
@@ -58,9 +75,16 @@ struct DrawKey {
   std::array<std::uint32_t, 2> seed{};
   std::uint64_t position = 0;
 };
-// For the up to kDrawBlock tokens from `first` (a multiple of it): their RNG words (SAMP-20, stream 0), and upper bounds of
-// (x_i − top) · scale + g_i. False, with the outputs unspecified, if no token of the block can reach `best`.
-bool draw_block(std::span<const float> x, std::size_t first, float top, float scale, float best, const DrawKey& key,
-                std::array<std::uint32_t, kDrawBlock>& words, std::array<float, kDrawBlock>& upper) noexcept;
+// For the up to kDrawBlock tokens from `first` (a multiple of it): their RNG words (SAMP-20, stream
+// 0), and upper bounds of (x_i − top) · scale + g_i. False, with the outputs unspecified, if no
+// token of the block can reach `best`.
+bool draw_block(std::span<const float> x,
+                std::size_t first,
+                float top,
+                float scale,
+                float best,
+                const DrawKey& key,
+                std::array<std::uint32_t, kDrawBlock>& words,
+                std::array<float, kDrawBlock>& upper) noexcept;
 
 }  // namespace kvasir::sampling::detail

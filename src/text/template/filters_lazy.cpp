@@ -1,4 +1,5 @@
 // Filters whose result is a one-pass generator: nothing is evaluated until somebody asks for an item (TXT-23).
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <memory>
@@ -133,10 +134,7 @@ struct Batch final : Lazy {
   bool step(Interp& in, Value& out) override {
     List* row = in.list();
     Value item;
-    // As in the reference, a size below 1 never fills a row.
-    while (static_cast<std::int64_t>(row->items.size()) != size || row->items.empty()) {
-      if (!items->next(in, item)) break;
-      if (static_cast<std::int64_t>(row->items.size()) == size) break;
+    while (static_cast<std::int64_t>(row->items.size()) < size && items->next(in, item)) {
       row->items.push_back(item);
     }
     if (row->items.empty() || in.failed()) return false;
@@ -237,7 +235,7 @@ Value unique(Interp& in, const Value& self, const Args& args) {
 Value batch(Interp& in, const Value& self, const Args& args) {
   Value bound[2] = {Value{}, Value::none()};
   if (!bind_args(in, "batch", args, {"linecount", "fill_with"}, 1, bound)) return Value::error();
-  if (!bound[0].is_int()) return in.fail("batch size must be an integer");
+  if (!bound[0].is_int() || bound[0].as_int() < 1) return in.fail("batch size must be positive");
   return Value::of(in.arena().make<Batch>(self, bound[0].as_int(), bound[1]));
 }
 
@@ -272,7 +270,7 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-AttributePath::AttributePath(Interp& in, const Value& attribute) {
+AttributePath::AttributePath(Interp& in, const Value& attribute) : parts_(&in.arena()) {
   if (attribute.is(Kind::none)) return;
   if (!attribute.is_string()) {
     parts_.push_back(attribute);

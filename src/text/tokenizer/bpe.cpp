@@ -43,7 +43,7 @@ Bpe::Bpe(const Vocab& vocab, BpeOptions options, std::size_t n_merges)
   for (char32_t c = 0; c < kTableEnd; ++c) {
     std::string text;
     append_utf8(text, c);
-    char_tokens_[c] = vocab.find(text).value_or(kNoToken);
+    char_tokens_[c] = vocab.find_in_text(text).value_or(kNoToken);
   }
   if (!o_.unk_token.empty()) unk_ = vocab.find(o_.unk_token).value_or(kNoToken);
   is_plain_ = o_.continuing_subword_prefix.empty() && o_.end_of_word_suffix.empty();
@@ -59,13 +59,13 @@ Status Bpe::add_merge(std::string_view left, std::string_view right, std::uint32
   if (!a || !b || !whole) {
     return invalid("tokenizer: merge \"" + std::string(left) + " " + std::string(right) + "\" names a piece that is not in the vocabulary");
   }
-  merges_.set(*a, *b, {rank, *whole});
+  if (!vocab_.is_hidden(*whole)) merges_.set(*a, *b, {rank, *whole});
   return {};
 }
 
 TokenId Bpe::char_token(char32_t c, std::string_view text) const noexcept {
   if (c < kTableEnd) return char_tokens_[c];
-  return vocab_.find(text).value_or(kNoToken);
+  return vocab_.find_in_text(text).value_or(kNoToken);
 }
 
 bool Bpe::add_bytes(std::string_view text, std::uint32_t begin, Scratch& scratch) const {
@@ -98,7 +98,7 @@ void Bpe::start_symbols(std::string_view piece, Scratch& scratch) const {
       dressed += text;
       if (at + c.n_bytes == piece.size()) dressed += o_.end_of_word_suffix;
       text = dressed;
-      id = vocab_.find(text).value_or(kNoToken);
+      id = vocab_.find_in_text(text).value_or(kNoToken);
     }
     const auto begin = static_cast<std::uint32_t>(at);
     const auto n_bytes = static_cast<std::uint32_t>(c.n_bytes);
@@ -119,7 +119,7 @@ void Bpe::start_symbols(std::string_view piece, Scratch& scratch) const {
 
 Status Bpe::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const {
   if (o_.ignores_merges) {
-    if (const auto whole = vocab_.find(piece)) {
+    if (const auto whole = vocab_.find_in_text(piece)) {
       out.push_back(*whole);
       return {};
     }

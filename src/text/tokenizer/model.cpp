@@ -40,19 +40,19 @@ std::string model_type(const json::Value& spec) {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> parse_model(const json::Value& spec, Vocab& vocab) {
+Status read_model_vocab(const json::Value& spec, Vocab& vocab) {
   if (!spec.is_object()) return invalid("tokenizer: no model");
-  const std::string type = model_type(spec);
   const json::Value* pieces = spec.find("vocab");
-  const bool is_list = type == "Unigram";
+  const bool is_list = model_type(spec) == "Unigram";
   if (pieces == nullptr || (is_list ? !pieces->is_array() : !pieces->is_object())) {
     return invalid("tokenizer: the model has no vocabulary");
   }
-  if (is_list) {
-    KVASIR_TRY_DO(read_vocab_list(*pieces->as_array(), vocab));
-    return parse_unigram(spec, vocab);
-  }
-  KVASIR_TRY_DO(read_vocab_object(*pieces->as_object(), vocab));
+  return is_list ? read_vocab_list(*pieces->as_array(), vocab) : read_vocab_object(*pieces->as_object(), vocab);
+}
+
+Result<std::unique_ptr<Model>> parse_model(const json::Value& spec, const Vocab& vocab) {
+  const std::string type = model_type(spec);
+  if (type == "Unigram") return parse_unigram(spec, vocab);
   if (type == "BPE") return parse_bpe(spec, vocab);
   if (type == "WordPiece") return parse_word_piece(spec, vocab);
   if (type == "WordLevel") return parse_word_level(spec, vocab);

@@ -49,7 +49,9 @@ class Model {
   virtual Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const = 0;
 };
 
-// "model" of tokenizer.json; fills vocab.
-Result<std::unique_ptr<Model>> parse_model(const json::Value& spec, Vocab& vocab);
+// "model" of tokenizer.json: first its vocabulary, then (special tokens being hidden in it) the model, which keeps a
+// reference to the vocabulary.
+Status read_model_vocab(const json::Value& spec, Vocab& vocab);
+Result<std::unique_ptr<Model>> parse_model(const json::Value& spec, const Vocab& vocab);
 
 }  // namespace kvasir::text::tok

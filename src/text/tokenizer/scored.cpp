@@ -41,7 +41,7 @@ ScoredBpe::ScoredBpe(const Vocab& vocab, std::vector<float> scores, ScoredOption
 
 std::optional<TokenId> ScoredBpe::mergeable(std::string_view text) const noexcept {
   if (text.size() > vocab_.longest_piece_bytes()) return std::nullopt;
-  const auto id = vocab_.find(text);
+  const auto id = vocab_.find_in_text(text);
   if (!id || !may_merge(o_, *id)) return std::nullopt;
   return id;
 }
@@ -87,7 +87,7 @@ Unigram::Unigram(const Vocab& vocab, std::vector<double> scores, ScoredOptions o
   double least = INFINITY;
   for (TokenId id = 0; id < vocab.end(); ++id) {
     if (!vocab.has(id)) continue;
-    if (may_merge(o_, id)) trie_.insert(vocab.piece(id), id);
+    if (may_merge(o_, id) && !vocab.is_hidden(id)) trie_.insert(vocab.piece(id), id);
     if (may_merge(o_, id) || o_.is_mergeable.empty()) least = std::min(least, scores_[id]);
   }
   unk_score_ = (std::isfinite(least) ? least : 0.0) - kUnkPenalty;
@@ -144,7 +144,7 @@ Status Unigram::tokenize(std::string_view piece, std::vector<TokenId>& out, Scra
 
 // A run of unknown characters, as one.
 Status Unigram::emit(std::string_view text, std::vector<TokenId>& out) const {
-  if (const auto id = vocab_.find(text); id && may_merge(o_, *id)) {
+  if (const auto id = vocab_.find_in_text(text); id && may_merge(o_, *id)) {
     out.push_back(*id);
     return {};
   }

@@ -74,6 +74,16 @@ std::optional<TokenId> Vocab::find(std::string_view piece) const noexcept {
   return slot.id;
 }
 
+std::optional<TokenId> Vocab::find_in_text(std::string_view piece) const noexcept {
+  const auto id = find(piece);
+  return id && is_hidden(*id) ? std::nullopt : id;
+}
+
+void Vocab::hide_from_text(TokenId id) {
+  if (id >= hidden_.size()) hidden_.resize(id + 1);
+  hidden_[id] = true;
+}
+
 std::string_view Vocab::piece(TokenId id) const noexcept {
   if (!has(id)) return {};
   return std::string_view(arena_).substr(entries_[id].offset, entries_[id].n_bytes);

@@ -23,6 +23,11 @@ class Vocab {
   Status add(std::string_view piece, std::uint64_t id);
 
   std::optional<TokenId> find(std::string_view piece) const noexcept;
+  // Like find, for a model at work on text: special tokens are matched before it or not at all, so that text cannot
+  // spell one (TXT-32).
+  std::optional<TokenId> find_in_text(std::string_view piece) const noexcept;
+  void hide_from_text(TokenId id);
+  bool is_hidden(TokenId id) const noexcept { return id < hidden_.size() && hidden_[id]; }
   bool has(TokenId id) const noexcept { return id < entries_.size() && entries_[id].n_bytes != kAbsent; }
   std::string_view piece(TokenId id) const noexcept;  // empty when absent
   std::size_t end() const noexcept { return entries_.size(); }      // largest id + 1
@@ -44,6 +49,7 @@ class Vocab {
 
   std::string arena_;
   std::vector<Entry> entries_;
+  std::vector<bool> hidden_;  // by id; shorter than entries_ where nothing is hidden
   std::vector<Slot> slots_ = std::vector<Slot>(64);
   std::size_t n_pieces_ = 0;
   std::size_t longest_ = 0;

@@ -10,7 +10,7 @@ class WordLevel final : public Model {
   WordLevel(const Vocab& vocab, const std::string& unk_token) : vocab_(vocab), unk_(vocab.find(unk_token)) {}
 
   Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch&) const override {
-    const auto id = vocab_.find(piece);
+    const auto id = vocab_.find_in_text(piece);
     if (!id && !unk_) return invalid("this text has words that the tokenizer has no token for");
     out.push_back(id ? *id : *unk_);
     return {};
@@ -25,6 +25,7 @@ class WordLevel final : public Model {
 
 WordPiece::WordPiece(const Vocab& vocab, WordPieceOptions options) : o_(std::move(options)), unk_(vocab.find(o_.unk_token)) {
   for (TokenId id = 0; id < vocab.end(); ++id) {
+    if (!vocab.has(id) || vocab.is_hidden(id)) continue;
     const std::string_view piece = vocab.piece(id);
     initial_.insert(piece, id);
     if (piece.starts_with(o_.prefix)) continuing_.insert(piece.substr(o_.prefix.size()), id);

@@ -1,0 +1,94 @@
+// The CPU device and its operations: host code that splits work over threads and calls the kernels.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/detail/memory.h"
+#include "backend/cpu/kernels/kernel_table.h"
+#include "base/thread_pool.h"
+#include "ops/op_table.h"
+
+namespace kvasir::backend::cpu {
+
+struct CpuMatrix final : ops::PackedMatrix {
+  using PackedMatrix::PackedMatrix;
+  std::size_t size_bytes() const noexcept override { return data.size_bytes(); }
+  std::uint32_t n_panels() const noexcept { return (n_out() + kPanel - 1) / kPanel; }
+  std::uint32_t padded_in() const noexcept { return layout.group * layout.n_groups; }
+
+  PackedLayout layout;
+  bool round_x = true;  // activations to bf16
+  Buffer data;
+};
+
+class CpuDevice final : public ops::Device {
+ public:
+  CpuDevice(const KernelTable& kernels, int n_threads);
+
+  std::string_view name() const noexcept override { return "cpu"; }
+  std::string numerics_id() const override { return "cpu-1"; }
+  const ops::OpTable& ops() const noexcept override;
+  int n_threads() const noexcept override { return pool_.n_threads(); }
+  Result<Buffer> allocate(std::size_t size_bytes) override { return allocate_memory(size_bytes); }
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight, ops::PackOptions options) override;
+  void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override;
+
+  const KernelTable& kernels() const noexcept { return kernels_; }
+  float* thread_scratch(int part, std::size_t n_floats) { return per_thread_[static_cast<std::size_t>(part)].floats(n_floats); }
+  Scratch& inputs() noexcept { return inputs_; }
+  Scratch& sums() noexcept { return sums_; }
+  std::vector<AttentionItem>& items() noexcept { return items_; }
+
+  // f(begin, end, part) over [0, n): split evenly over the threads, or on the caller alone where `work` (about one a
+  // multiply-add) is not worth a fork.
+  template <class F>
+  void split(std::size_t n, std::size_t work, F&& f) {
+    if (work < kWorkWorthFork || n < 2 || n_threads() == 1) {
+      const FloatModeScope mode;
+      return f(std::size_t{0}, n, 0);
+    }
+    const auto n_parts = static_cast<std::size_t>(n_threads());
+    pool_.run([&](int part) {
+      const auto p = static_cast<std::size_t>(part);
+      f(n * p / n_parts, n * (p + 1) / n_parts, part);
+    });
+  }
+  // f(item, part) for items 0 … n - 1, each to whichever thread is free: items must not depend on each other.
+  template <class F>
+  void deal(std::size_t n, F&& f) {
+    std::atomic<std::size_t> next{0};
+    pool_.run([&](int part) {
+      for (std::size_t i = next.fetch_add(1); i < n; i = next.fetch_add(1)) f(i, part);
+    });
+  }
+
+ private:
+  static constexpr std::size_t kWorkWorthFork = 32'768;  // about 2 µs on one thread, some times a fork's cost
+
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  std::vector<Scratch> per_thread_;
+  Scratch inputs_, sums_;
+  std::vector<AttentionItem> items_;
+};
+
+inline CpuDevice& cpu_of(ops::Device& device) noexcept { return static_cast<CpuDevice&>(device); }
+inline const CpuMatrix& matrix_of(const ops::PackedMatrix* m) noexcept { return static_cast<const CpuMatrix&>(*m); }
+
+Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight, ops::PackOptions options, CpuDevice& device);
+
+void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
+void linear(ops::Device&, const ops::LinearArgs&) noexcept;
+void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
+void rope(ops::Device&, const ops::RopeArgs&) noexcept;
+void kv_append(ops::Device&, const ops::KvAppendArgs&) noexcept;
+void attention(ops::Device&, const ops::AttentionArgs&) noexcept;
+void act_mul(ops::Device&, const ops::ActMulArgs&) noexcept;
+void add_scaled(ops::Device&, const ops::AddScaledArgs&) noexcept;
+void scale(ops::Device&, const ops::ScaleArgs&) noexcept;
+void gather_rows(ops::Device&, const ops::GatherRowsArgs&) noexcept;
+void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
+
+}  // namespace kvasir::backend::cpu

@@ -1,0 +1,240 @@
+// What the engine's tests run against: an executor whose "model" is a hash of the row's tokens, read back through the KV
+// views, so that any mistake with blocks, positions or windows shows in the output; a sink that plays a script; and the
+// naive model: the same hash over a plain vector. Tests only.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "contract/executor.h"
+#include "contract/sink.h"
+#include "engine/engine.h"
+#include "kv/testing.h"
+#include "sampling/sampling_session.h"
+
+namespace kvasir::engine::scripted {
+
+inline constexpr std::uint32_t kVocab = 64;
+inline constexpr TokenId kEos = 0;
+inline constexpr std::uint32_t kWindow = 12;
+
+inline std::uint64_t mix(std::uint64_t h, std::uint64_t x) {
+  h = (h ^ (x + 1)) * 0x9E3779B97F4A7C15ull;
+  return h ^ (h >> 29);
+}
+
+inline std::vector<float> logits_of(std::uint64_t full, std::uint64_t windowed) {
+  std::vector<float> out(kVocab);
+  for (std::uint32_t v = 0; v < kVocab; ++v)
+    out[v] = static_cast<float>(mix(mix(full, windowed), v) >> 40) * 0x1p-22f - 2.0f;
+  return out;
+}
+
+// Logits after a history, without any KV.
+inline std::vector<float> naive_logits(std::span<const TokenId> history) {
+  std::uint64_t full = 1, windowed = 1;
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    full = mix(full, history[i]);
+    if (history.size() - i <= kWindow) windowed = mix(windowed, history[i]);
+  }
+  return logits_of(full, windowed);
+}
+
+struct FakeExecutor final : Executor {
+  KvList list{{1, 8, 0}, {1, 8, kWindow}, {1, 8, 0}};
+  std::uint32_t n_positions = 4096;
+  std::uint32_t n_calls = 0;
+  std::optional<std::uint32_t> fails_at;      // index of the call
+  std::optional<TokenId> nan_token;           // rows whose first token it is get NaN
+  std::vector<std::string>* trace = nullptr;
+  std::vector<std::size_t> step_sizes;
+  std::vector<std::size_t> wanted_sizes;
+  std::vector<float> logits;
+
+  const KvList& kv_list() const noexcept override { return list; }
+  std::uint32_t vocab_size() const noexcept override { return kVocab; }
+  std::uint32_t max_positions() const noexcept override { return n_positions; }
+  std::uint32_t max_step_tokens() const noexcept override { return 4096; }
+
+  Result<LogitsView> forward(const StepBatch& batch) override {
+    if (trace) trace->push_back("forward " + std::to_string(batch.tokens.size()));
+    step_sizes.push_back(batch.tokens.size());
+    wanted_sizes.push_back(batch.wanted.size());
+    for (const KvLayerView& layer : batch.kv) write(layer, batch);
+    if (n_calls++ == fails_at) return Error{Errc::device, "kernel failed"};
+    logits.clear();
+    for (const std::uint32_t index : batch.wanted) append_logits(batch, index);
+    return LogitsView{logits.data(), batch.wanted.size(), kVocab};
+  }
+
+ private:
+  static std::size_t slot(const KvLayerView& layer, const KvRowView& row, std::uint32_t position) {
+    KVASIR_CHECK(position >= row.first_position) << "reads a released position";
+    return layer.offset(row.blocks[position / layer.block_tokens], 0, position % layer.block_tokens);
+  }
+  static void write(const KvLayerView& layer, const StepBatch& batch) {
+    for (const KvRowView& row : layer.rows) {
+      for (std::uint32_t i = 0; i < row.n_new; ++i) {
+        const std::uint32_t position = row.length + i;
+        KVASIR_CHECK(batch.positions[row.first_token + i] == position) << "positions disagree with the KV";
+        const std::size_t at = slot(layer, row, position);
+        std::memcpy(layer.k + at, &batch.tokens[row.first_token + i], 4);
+        std::memcpy(layer.v + at, &position, 4);
+      }
+    }
+  }
+  static std::uint32_t read(const KvLayerView& layer, const KvRowView& row, std::uint32_t position) {
+    const std::size_t at = slot(layer, row, position);
+    std::uint32_t token = 0, stored = 0;
+    std::memcpy(&token, layer.k + at, 4);
+    std::memcpy(&stored, layer.v + at, 4);
+    KVASIR_CHECK(stored == position) << "slot of position " << position << " holds " << stored;
+    return token;
+  }
+  static std::uint64_t fold(const KvLayerView& layer, std::size_t row, std::uint32_t position) {
+    std::uint64_t hash = 1;
+    const std::uint32_t first = layer.window > 0 && position >= layer.window ? position - layer.window + 1 : 0;
+    for (std::uint32_t p = first; p <= position; ++p) hash = mix(hash, read(layer, layer.rows[row], p));
+    return hash;
+  }
+  void append_logits(const StepBatch& batch, std::uint32_t index) {
+    const KvLayerView& full = batch.kv[0];
+    std::size_t row = 0;
+    while (index >= full.rows[row].first_token + full.rows[row].n_new) ++row;
+    const std::uint32_t position = batch.positions[index];
+    KVASIR_CHECK(fold(full, row, position) == fold(batch.kv[2], row, position)) << "layers disagree";
+    std::vector<float> values = logits_of(fold(full, row, position), fold(batch.kv[1], row, position));
+    if (nan_token && read(full, full.rows[row], 0) == *nan_token) values[7] = std::numeric_limits<float>::quiet_NaN();
+    logits.insert(logits.end(), values.begin(), values.end());
+  }
+};
+
+// What a request's sink was given, and what it answers. Outlives the sink.
+struct Record {
+  std::vector<TokenId> tokens;
+  std::vector<Logprobs> logprobs;
+  std::vector<Logprobs> prompt_logprobs;
+  std::vector<Outcome> outcomes;
+  std::optional<std::size_t> stops_at;   // token index answered with stop
+  std::optional<std::size_t> fails_at;
+  bool is_paused = false;
+  std::function<void(std::size_t)> on_token;  // index, before the answer
+  std::vector<std::string>* trace = nullptr;
+  std::string name;
+
+  const Outcome& outcome() const {
+    KVASIR_CHECK(outcomes.size() == 1) << "finish was called " << outcomes.size() << " times";
+    return outcomes.front();
+  }
+  bool is_over() const { return !outcomes.empty(); }
+};
+
+class RecordingSink final : public Sink {
+ public:
+  explicit RecordingSink(Record& record) : record_(record) {}
+  Result<SinkReply> commit(std::span<const TokenId> tokens, std::span<const Logprobs> logprobs) override {
+    KVASIR_CHECK(tokens.size() == 1 && !record_.is_over());
+    if (record_.trace) record_.trace->push_back("commit " + record_.name + " " + std::to_string(tokens[0]));
+    const std::size_t index = record_.tokens.size();
+    record_.tokens.push_back(tokens[0]);
+    for (const Logprobs& entry : logprobs) record_.logprobs.push_back(entry);
+    if (record_.on_token) record_.on_token(index);
+    if (index == record_.fails_at) return io_error("broken pipe");
+    return index == record_.stops_at ? SinkReply::stop : SinkReply::more;
+  }
+  Status commit_prompt(std::span<const Logprobs> logprobs) override {
+    record_.prompt_logprobs.insert(record_.prompt_logprobs.end(), logprobs.begin(), logprobs.end());
+    return {};
+  }
+  bool is_paused() const noexcept override { return record_.is_paused; }
+  void finish(Outcome outcome) noexcept override {
+    if (record_.trace) record_.trace->push_back("finish " + record_.name);
+    record_.outcomes.push_back(std::move(outcome));
+  }
+
+ private:
+  Record& record_;
+};
+
+struct NaiveRun {
+  std::vector<TokenId> tokens;
+  FinishReason reason = FinishReason::length;
+};
+
+// What a request must produce, alone and undisturbed.
+inline NaiveRun naive_run(const GenerateOptions& options, std::uint64_t max_tokens, std::uint64_t seed) {
+  const std::vector<TokenId> eos{kEos};
+  auto session = *sampling::SamplingSession::make(options.sampling, {kVocab, eos, {}, seed});
+  session.seed_history(options.prompt, {});
+  std::vector<TokenId> history = options.prompt;
+  NaiveRun run;
+  while (run.tokens.size() < max_tokens) {
+    const TokenId token = session.sample(naive_logits(history), run.tokens.size())->token;
+    if (token == kEos) {
+      run.reason = FinishReason::stop;
+      break;
+    }
+    session.commit(token);
+    history.push_back(token);
+    run.tokens.push_back(token);
+  }
+  return run;
+}
+
+struct Rig {
+  kv::TestDevice device;
+  ManualClock clock;
+  FakeExecutor executor;
+  std::unique_ptr<Engine> engine;
+
+  // n_blocks: of the pool; a block is block_tokens tokens of one group of layers.
+  explicit Rig(EngineOptions options = {}, std::size_t n_blocks = 4096, bool has_cache = true, std::uint32_t block_tokens = 8) {
+    options.eos_ids = {kEos};
+    options.cache_namespace = "test";
+    kv::KvStoreOptions store_options{.type = DType::f32, .block_tokens = block_tokens};
+    store_options.budget_bytes = std::size_t{1} << 20;
+    const auto probe = *kv::KvStore::make(device, executor.list, store_options);
+    store_options.budget_bytes = n_blocks * probe->block_bytes(0);
+    auto store = *kv::KvStore::make(device, executor.list, store_options);
+    std::unique_ptr<cache::PrefixCache> cache;
+    if (has_cache) cache = std::make_unique<cache::PrefixCache>(*store, cache::PrefixCacheOptions{});
+    engine = *Engine::make({executor, clock, std::move(store), std::move(cache)}, std::move(options));
+  }
+  std::unique_ptr<Sink> sink(Record& record) { return std::make_unique<RecordingSink>(record); }
+  // Steps until nothing lives; returns how many steps ran.
+  int run(int n_most = 100000) {
+    int n_steps = 0;
+    while (engine->has_requests() && n_steps < n_most) {
+      const StepReport report = engine->step();
+      if (report.is_idle && report.n_ended == 0) break;
+      n_steps += report.is_idle ? 0 : 1;
+      const std::string wrong = engine->check_invariants();
+      KVASIR_CHECK(wrong.empty()) << wrong;
+    }
+    return n_steps;
+  }
+};
+
+inline std::vector<TokenId> prompt_of(std::size_t n, std::uint64_t seed) {
+  std::vector<TokenId> out(n);
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<TokenId>(1 + mix(seed, i) % (kVocab - 1));
+  return out;
+}
+
+inline GenerateOptions greedy(std::vector<TokenId> prompt, std::uint32_t max_tokens) {
+  GenerateOptions options;
+  options.prompt = std::move(prompt);
+  options.max_tokens = max_tokens;
+  options.sampling.temperature = 0;
+  return options;
+}
+
+}  // namespace kvasir::engine::scripted

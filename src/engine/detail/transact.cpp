@@ -1,0 +1,268 @@
+// The step as a transaction: reserve → checkpoint → run → sample → deliver → commit. Every early return rolls back.
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "engine/detail/request.h"
+#include "engine/engine.h"
+#include "sampling/logprobs.h"
+
+namespace kvasir::engine {
+namespace {
+
+// State of a failed or cancelled row is never kept (KV-55).
+bool has_good_state(const Request& request) {
+  return !request.end || std::holds_alternative<Completed>(*request.end);
+}
+
+}  // namespace
+
+Status Engine::transact(StepReport& report) {
+  const FloatModeScope float_mode;                     // the numerics contract, whosever thread this is
+  KVASIR_TRY(kv::KvStep step, reserve(report));        // ~KvStep gives the blocks back
+  open_work();
+  RequestTxn requests(work_);                          // ~RequestTxn restores samplers and constraints
+  KVASIR_TRY(const LogitsView logits, run(step));
+  KVASIR_TRY_DO(sample(logits));
+  deliver(step);
+  std::move(step).commit(keep_);                       // noexcept
+  std::move(requests).commit();                        // noexcept
+  advance_rows();
+  report.n_rows = static_cast<std::uint32_t>(plan_.rows.size());
+  report.n_tokens = tokens_.size();
+  return {};
+}
+
+Result<kv::KvStep> Engine::reserve(StepReport& report) {
+  for (;;) {
+    spans_.clear();
+    for (const PlannedRow& row : plan_.rows)
+      spans_.push_back({*find(row.request)->row, static_cast<std::uint32_t>(row.n_tokens()), row.drafts});
+    Result<kv::KvStep> step = parts_.store->reserve(spans_);
+    if (step || step.error().code != Errc::capacity || !relieve(report)) return step;
+  }
+}
+
+// SCH-22: what goes when blocks are short, one thing a call, decode tokens never. The store has already evicted cached
+// prefixes that nobody pins. False: nothing was left to give up.
+bool Engine::relieve(StepReport& report) {
+  bool has_unpinned = false;
+  for (Request* request : rows_) {
+    has_unpinned |= request->is_pinning;
+    request->unpin();
+  }
+  if (has_unpinned) return true;
+  if (parts_.cache && parts_.cache->stats().entries > 0) {
+    parts_.cache->clear();  // also entries whose only cost is the copy of a tail that they share with a row
+    return true;
+  }
+  auto& rows = plan_.rows;
+  if (rows.size() > 1 && rows.back().kind == SpanKind::prefill) {  // the youngest prepares last
+    rows.pop_back();
+    ++report.n_deferred;
+    ++totals_.deferrals;
+    return true;
+  }
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (row->drafts == 0) continue;
+    row->drafts = 0;
+    row->end = row->begin + 1;
+    row->wanted = WantedLogits::last;
+    return true;
+  }
+  // The budget promised that this cannot be: a tripwire for an accounting bug.
+  log::error("kv blocks ran out under admitted rows");
+  find(rows.back().request)->fail("kv_exhausted", "kv blocks");
+  rows.pop_back();
+  return !rows.empty();
+}
+
+void Engine::open_work() {
+  std::size_t n_work = 0;
+  const auto next = [&]() -> RowWork& {
+    if (n_work == work_.size()) work_.emplace_back();
+    RowWork& work = work_[n_work++];
+    work.span.reset();
+    work.logprobs.clear();
+    work.prompt_logprobs.clear();
+    work.walk.begin({}, 0, {});
+    work.n_delivered = work.keep = 0;
+    return work;
+  };
+  for (std::size_t i = 0; i < plan_.rows.size(); ++i) {
+    const PlannedRow& row = plan_.rows[i];
+    Request& request = *find(row.request);
+    RowWork& work = next();
+    work.request = &request;
+    work.span = i;
+    work.kind = row.kind;
+    work.begin = row.begin;
+    work.end = row.end;
+    const bool is_prompt_end = row.kind == SpanKind::prefill && row.end == request.prompt().size();
+    work.samples = row.kind == SpanKind::decode || (is_prompt_end && request.max_tokens > 0);
+    if (row.kind == SpanKind::decode) request.drafts.resize(row.drafts);
+    if (!is_prompt_end) continue;
+    for (Request* choice : rows_) {
+      if (choice->stage != Stage::waiting || choice->leader != request.id) continue;
+      RowWork& rider = next();
+      rider.request = choice;
+      rider.kind = SpanKind::prefill;
+      rider.begin = rider.end = row.end;
+      rider.samples = choice->max_tokens > 0;
+    }
+  }
+  work_.resize(n_work);
+}
+
+Result<LogitsView> Engine::run(const kv::KvStep& step) {
+  tokens_.clear();
+  positions_.clear();
+  wanted_.clear();
+  for (RowWork& work : work_) {
+    if (!work.span) {  // a rider follows its leader: the same last position
+      work.first_logit = wanted_.size() - (wanted_.empty() ? 0 : 1);
+      work.n_logits = work.samples ? 1 : 0;
+      continue;
+    }
+    const PlannedRow& row = plan_.rows[*work.span];
+    const bool wants_all = row.wanted == WantedLogits::all;
+    work.first_logit = wanted_.size();
+    for (std::uint64_t position = row.begin; position < row.end; ++position) {
+      const bool is_last = position + 1 == row.end;
+      if (wants_all || (work.samples && is_last)) wanted_.push_back(static_cast<std::uint32_t>(tokens_.size()));
+      tokens_.push_back(work.request->token_at(position));
+      positions_.push_back(static_cast<std::uint32_t>(position));
+    }
+    work.n_logits = wanted_.size() - work.first_logit;
+  }
+  KVASIR_TRY(const LogitsView logits, parts_.executor.forward({tokens_, positions_, step.views(), wanted_}));
+  const bool is_whole = wanted_.empty() || (logits.data != nullptr && logits.n_rows == wanted_.size() &&
+                                            logits.vocab == parts_.executor.vocab_size());
+  if (!is_whole) return Error{Errc::device, "the executor returned other logits than were wanted"};
+  return logits;
+}
+
+Status Engine::sample(const LogitsView& logits) {
+  for (RowWork& work : work_) {
+    Status sampled = sample_row(work, logits);
+    if (sampled) continue;
+    const std::string& what = sampled.error().what;
+    const bool is_of_the_row = what == sampling::kNumericError || what == sampling::kGrammarDeadEnd ||
+                               sampled.error().code == Errc::invalid_argument;
+    if (!is_of_the_row) return sampled;
+    const bool is_code = what == sampling::kNumericError || what == sampling::kGrammarDeadEnd;
+    work.request->fail(is_code ? what : "sampling_failed", what);
+  }
+  return {};
+}
+
+Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
+  Request& request = *work.request;
+  if (request.options.prompt_logprobs && work.span && work.kind == SpanKind::prefill) {
+    for (std::size_t i = 0; i < work.n_logits; ++i) {
+      const std::uint64_t target = work.begin + i + 1;
+      if (target == request.prompt().size()) break;
+      KVASIR_TRY(Logprobs logprobs,
+                 sampling::logprobs_of(logits.row(work.first_logit + i), request.prompt()[target],
+                                       *request.options.prompt_logprobs));
+      work.prompt_logprobs.push_back(std::move(logprobs));
+    }
+  }
+  if (!work.samples) return {};
+  if (!request.is_pending_in_history) request.session.commit(request.emitted.back());
+  request.is_pending_in_history = true;
+  const std::vector<TokenId>& eos_ids = *request.options.eos_ids;
+  const bool is_decode = work.kind == SpanKind::decode;
+  work.walk.begin(is_decode ? std::span<const TokenId>(request.drafts) : std::span<const TokenId>(),
+                  request.n_remaining(), eos_ids);
+  const std::size_t first = is_decode ? work.first_logit : work.first_logit + work.n_logits - 1;
+  while (!work.walk.done()) {
+    const std::uint32_t i = work.walk.position();
+    sampling::TokenMask mask;
+    if (request.constraint) {
+      KVASIR_TRY(mask.words, request.constraint->mask());
+    }
+    KVASIR_TRY(Sampled sampled, request.session.sample(logits.row(first + i), request.emitted.size() + i,
+                                                       mask.words.empty() ? nullptr : &mask));
+    const bool is_eos = std::find(eos_ids.begin(), eos_ids.end(), sampled.token) != eos_ids.end();
+    bool grammar_done = false;
+    if (request.constraint && !is_eos) {
+      KVASIR_TRY(grammar_done, request.constraint->advance(sampled.token));
+    }
+    work.walk.accept(sampled.token, grammar_done);
+    if (sampled.logprobs && !is_eos) work.logprobs.push_back(*std::move(sampled.logprobs));
+    if (!work.walk.done()) request.session.commit(sampled.token);
+  }
+  return {};
+}
+
+// Rows in row order, token by token; then what each row keeps. From here to the commit nothing can fail.
+void Engine::deliver(kv::KvStep& step) {
+  for (RowWork& work : work_) deliver_row(work);
+  keep_.assign(plan_.rows.size(), 0);
+  for (std::size_t i = 0; i < work_.size(); ++i) {
+    RowWork& work = work_[i];
+    if (!work.span) continue;
+    bool is_kept = has_good_state(*work.request);
+    // The prompt also belongs to the choices that ride on it.
+    for (std::size_t j = i + 1; j < work_.size() && !work_[j].span; ++j) is_kept |= has_good_state(*work_[j].request);
+    const std::uint32_t n_accepted = std::min(work.n_delivered, work.walk.accepted());
+    work.keep = work.kind == SpanKind::decode ? 1 + n_accepted : static_cast<std::uint32_t>(work.end - work.begin);
+    if (!is_kept) {
+      work.keep = 0;
+      step.discard(*work.span);
+    }
+    keep_[*work.span] = work.keep;
+  }
+}
+
+// To its own sink and to those of the choices that wait for this prompt.
+void Engine::deliver_prompt(RowWork& work) {
+  const std::span<const Logprobs> all = work.prompt_logprobs;
+  for (Request* reader : rows_) {
+    const bool is_waiting_for_it = reader->stage == Stage::waiting && reader->leader == work.request->id;
+    if (reader->end || (reader != work.request && !is_waiting_for_it)) continue;
+    const auto n_new = static_cast<std::uint32_t>(work.begin + all.size()) - reader->n_prompt_reported;
+    const Status taken = reader->sink->commit_prompt(all.last(n_new));
+    reader->n_prompt_reported += n_new;
+    if (!taken) reader->end_with(Failed{"sink_failed", taken.error().what, {}});
+  }
+}
+
+void Engine::deliver_row(RowWork& work) {
+  Request& request = *work.request;
+  if (request.end) return;  // failed while sampling, or only completing
+  if (!work.prompt_logprobs.empty()) deliver_prompt(work);
+  if (request.end) return;
+  const std::span<const TokenId> tokens = work.walk.emitted();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (const auto reason = cancel_reason(request)) return request.end_with(Cancelled{*reason});
+    request.emitted.push_back(tokens[i]);  // counts before it is delivered (EXE-8)
+    request.is_pending_in_history = false;
+    request.is_first_unforwarded = request.emitted.size() == 1;
+    ++work.n_delivered;
+    const std::span<const Logprobs> logprobs = work.logprobs;
+    const Result<SinkReply> reply =
+        request.sink->commit(tokens.subspan(i, 1), logprobs.empty() ? logprobs : logprobs.subspan(i, 1));
+    if (!request.first_token_at) request.first_token_at = parts_.clock.now();
+    if (!reply) return request.end_with(Failed{"sink_failed", reply.error().what, {}});
+    if (*reply == SinkReply::stop) {
+      request.is_stopped_by_sink = true;
+      return request.end_with(Completed{FinishReason::stop});
+    }
+  }
+  const bool is_prompt_done = work.kind == SpanKind::decode || work.end == request.prompt().size();
+  if (const auto reason = cancel_reason(request)) {
+    request.end_with(Cancelled{*reason});
+  } else if (work.walk.saw_eos() || work.walk.grammar_done()) {
+    request.end_with(Completed{FinishReason::stop});
+  } else if (is_prompt_done && request.emitted.size() >= request.max_tokens) {
+    request.end_with(Completed{FinishReason::length});
+  } else {
+    request.is_first_unforwarded = false;
+  }
+}
+
+}  // namespace kvasir::engine

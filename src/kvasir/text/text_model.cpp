@@ -1,0 +1,148 @@
+#include "kvasir/text/text_model.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "formats/gguf_vocab.h"
+#include "text/eos.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = 64ull << 20;
+constexpr std::uint64_t kMaxTemplateBytes = 1ull << 20;
+
+text::GgufVocab to_text(formats::GgufVocab v) {
+  text::GgufVocab out;
+  out.model = std::move(v.model);
+  out.pre = std::move(v.pre);
+  out.tokens = std::move(v.tokens);
+  out.scores = std::move(v.scores);
+  out.token_types = std::move(v.token_types);
+  out.merges = std::move(v.merges);
+  out.bos = v.bos_id;
+  out.eos = v.eos_id;
+  out.unk = v.unknown_id;
+  out.pad = v.padding_id;
+  out.sep = v.separator_id;
+  out.mask = v.mask_id;
+  out.add_bos = v.add_bos;
+  out.add_eos = v.add_eos;
+  out.add_space_prefix = v.add_space_prefix;
+  out.remove_extra_whitespaces = v.remove_extra_whitespaces;
+  return out;
+}
+
+std::string read_optional(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  auto bytes = read_file(path, max_bytes);
+  return bytes ? *std::move(bytes) : std::string();
+}
+
+struct Sources {
+  text::TemplateSources templates;
+  std::vector<TokenId> family_eos;
+};
+
+Result<Sources> read_sources(const formats::ModelFiles& files) {
+  Sources sources;
+  if (files.container() == formats::Container::gguf) {
+    KVASIR_TRY(formats::GgufVocab vocab, formats::read_gguf_vocab(files));
+    sources.templates.gguf = std::move(vocab.chat_template);
+    for (const auto& id : {vocab.eot_id, vocab.eom_id}) {
+      if (id) sources.family_eos.push_back(*id);
+    }
+    return sources;
+  }
+  sources.templates.jinja_file = read_optional(files.path() / "chat_template.jinja", kMaxTemplateBytes);
+  const std::string config = read_optional(files.path() / "tokenizer_config.json", kMaxConfigBytes);
+  if (!config.empty()) {
+    KVASIR_TRY(sources.templates.tokenizer_config, json::parse(config));
+  }
+  return sources;
+}
+
+text::CivilTime local_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return {local.tm_year + 1900, local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec};
+}
+
+std::uint32_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
+  const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<std::uint32_t>(differ.first - a.begin());
+}
+
+}  // namespace
+
+Result<text::Tokenizer> load_tokenizer(const formats::ModelFiles& files) {
+  if (files.container() == formats::Container::hub_folder) return text::Tokenizer::from_folder(files.path());
+  KVASIR_TRY(formats::GgufVocab vocab, formats::read_gguf_vocab(files));
+  return text::Tokenizer::from_gguf(to_text(std::move(vocab)));
+}
+
+Result<TextModel> TextModel::load(const formats::ModelFiles& files) {
+  KVASIR_TRY(text::Tokenizer tokenizer, load_tokenizer(files));
+  KVASIR_TRY(Sources sources, read_sources(files));
+  TextModel model(std::move(tokenizer));
+  KVASIR_TRY(model.eos_ids_, text::eos_ids({.config = &files.config(), .generation_config = &files.generation_config(),
+                                            .tokenizer_eos = model.tokenizer_.eos(), .family_ids = sources.family_eos}));
+  const auto chosen = text::choose_template(sources.templates);
+  if (chosen) {
+    KVASIR_TRY(model.template_, text::ChatTemplate::compile(chosen->text, chosen->name));
+  } else if (chosen.error().code != Errc::not_found) {
+    return chosen.error();
+  }
+  return model;
+}
+
+std::vector<TokenId> TextModel::newline_ids() const {
+  const auto ids = tokenizer_.encode("\n", {.add_special = false, .parse_special = false});
+  return ids ? *ids : std::vector<TokenId>{};
+}
+
+Result<text::Rendered> TextModel::render(const json::Array& messages, const json::Object& variables, bool with_generation_prompt) const {
+  if (!template_) return unsupported("this model has no chat template; use /v1/completions");
+  json::Object all;
+  all["messages"] = messages;
+  all["add_generation_prompt"] = with_generation_prompt;
+  for (const auto& [name, spelling] : tokenizer_.named_special_tokens()) all[name] = spelling;
+  const auto name_token = [&](const char* name, std::optional<TokenId> id) {
+    if (!all.find(name)) all[name] = id ? json::Value(tokenizer_.piece(*id)) : json::Value("");
+  };
+  name_token("bos_token", tokenizer_.bos());
+  name_token("eos_token", tokenizer_.eos());
+  for (const auto& [name, value] : variables) all[name] = value;
+  text::RenderOptions options;
+  options.now = local_now();
+  return template_->render(all, options);
+}
+
+Result<std::vector<TokenId>> TextModel::encode(const text::Rendered& rendered) const {
+  std::vector<text::TextSpan> spans;
+  const std::string_view whole = rendered.text;
+  for (const auto& span : rendered.spans) {
+    spans.push_back({whole.substr(span.begin, span.end - span.begin), !span.is_content});
+  }
+  return tokenizer_.encode_chat(spans);
+}
+
+Result<RenderedPrompt> TextModel::chat_prompt(const json::Array& messages, const json::Object& variables) const {
+  KVASIR_TRY(const text::Rendered rendered, render(messages, variables, true));
+  RenderedPrompt prompt;
+  KVASIR_TRY(prompt.tokens, encode(rendered));
+  json::Array longer = messages;
+  longer.push_back(json::Object{{"role", "assistant"}, {"content", "."}});
+  longer.push_back(json::Object{{"role", "user"}, {"content", "."}});
+  const auto next = render(longer, variables, true);  // a template may refuse it: then there is no boundary
+  if (!next) return prompt;
+  KVASIR_TRY(const auto next_tokens, encode(*next));
+  prompt.stable_tokens = common_prefix(prompt.tokens, next_tokens);
+  return prompt;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,45 @@
+// TextModel: everything about a model that is text: tokenizer, chat template, what ends a generation. Immutable after
+// loading; safe from many threads at once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "formats/model_files.h"
+#include "json/json.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace kvasir {
+
+struct RenderedPrompt {
+  std::vector<TokenId> tokens;
+  std::uint32_t stable_tokens = 0;  // template-stable boundary (CACHE-13); 0: none
+};
+
+class TextModel {
+ public:
+  static Result<TextModel> load(const formats::ModelFiles& files);
+
+  const text::Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+  bool has_template() const noexcept { return template_.has_value(); }
+  const std::vector<TokenId>& eos_ids() const noexcept { return eos_ids_; }
+  std::vector<TokenId> newline_ids() const;
+
+  // The rendering with the generation prompt, and its token ids: special tokens match in template text only (TXT-32).
+  Result<text::Rendered> render(const json::Array& messages, const json::Object& variables, bool with_generation_prompt) const;
+  Result<std::vector<TokenId>> encode(const text::Rendered& rendered) const;
+  Result<RenderedPrompt> chat_prompt(const json::Array& messages, const json::Object& variables) const;
+
+ private:
+  explicit TextModel(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  text::Tokenizer tokenizer_;
+  std::optional<text::ChatTemplate> template_;
+  std::vector<TokenId> eos_ids_;
+};
+
+// The tokenizer alone.
+Result<text::Tokenizer> load_tokenizer(const formats::ModelFiles& files);
+
+}  // namespace kvasir
