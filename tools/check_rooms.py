@@ -33,8 +33,8 @@ def find_cycle(allow):
     return next((c for room in allow if (c := visit(room, []))), None)
 
 
-def offence(include, here, there, allow, is_door):
-    if there and there != here and not {there, "*"} & set(allow[here]):
+def offence(include, here, there, allow, is_door, is_test):
+    if there and there != here and not is_test and not {there, "*"} & set(allow[here]):
         return "edge not in rooms.txt"
     if there and there != here and include.count("/") > there.count("/") + 1:
         return "private header of another room"
@@ -64,11 +64,12 @@ def main():
             bad = 1
             continue
         is_door = f.suffix == ".h" and len(parts) == here.count("/") + 2
+        is_test = f.stem.endswith("_test")  # tests may open any door, e.g. a backend's to run a graph
         for n, line in enumerate(f.read_text().splitlines(), 1):
             if not (m := re.match(r'\s*#\s*include\s+[<"]([^">]+)[">]', line)):
                 continue
             there = room_of(tuple(m[1].split("/")))
-            if why := offence(m[1], here, there, allow, is_door):
+            if why := offence(m[1], here, there, allow, is_door, is_test):
                 print(f"{f}:{n}: {why}: {m[1]}")
                 bad = 1
     sys.exit(bad)

@@ -60,10 +60,21 @@ void add_text_check(CLI::App& verify_verb, Action& action, const char* name, con
 }
 
 int check_tokenizers(const TextFlags& flags) {
-  const auto summary = text::verify_tokenizers(flags.data, flags.cases, print_line);
+  const auto summary = text::verify_tokenizers(flags.data, flags.cases, [](std::string_view line) { print_line(std::string(line)); });
   if (!summary) return report(summary.error());
   std::printf("%zu cases, %zu differ\n", summary->n_cases, summary->n_differ);
   return summary->n_differ == 0 && summary->n_cases > 0 ? 0 : kExitFailure;
+}
+
+int check_templates(const TextFlags& flags) {
+  const auto summary = text::verify_templates(flags.data, flags.cases, [](const text::VerifyDifference& d) {
+    print_line("DIFFER " + d.template_name + " / " + d.conversation + ": " + d.what);
+  });
+  if (!summary) return report(summary.error());
+  std::printf("%zu templates: %zu of %zu renderings equal, %zu of %zu error cases are errors, %zu of %zu raised messages carried\n",
+              summary->n_templates, summary->n_equal, summary->n_texts, summary->n_failed, summary->n_errors,
+              summary->n_carried, summary->n_raised);
+  return summary->all_good() && summary->n_texts > 0 ? 0 : kExitFailure;
 }
 
 struct SameBitsFlags {
@@ -90,13 +101,12 @@ void add_same_bits(CLI::App& verify_verb, Action& action) {
 
 }  // namespace
 
-int check_templates(const TextFlags& flags);
-
 void add_verify(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("verify", "Check this build and this machine; exit code 0 only if all is equal");
   verb->require_subcommand(1);
   add_goldens(*verb, action);
   add_text_check(*verb, action, "tokenizers", "Token ids and decoded text against reference cases", "Folder of NAME.json(.xz)", check_tokenizers);
+  add_text_check(*verb, action, "templates", "Chat template renderings against reference renderings", "JSON file (.json or .json.xz)", check_templates);
   add_same_bits(*verb, action);
 }
 

@@ -1,5 +1,6 @@
-// CancellationSource and CancellationToken: a request to end with a reason, made on any thread, read by the engine at step
-// boundaries and before every token (EXE-6). Invariant: the first reason stays. Thread-safe, lock-free.
+// CancellationSource and CancellationToken: a request to end with a reason, made on any thread,
+// read by the engine at step boundaries and before every token (EXE-6). Invariant: the first reason
+// stays. Thread-safe, lock-free.
 #pragma once
 
 #include <atomic>
@@ -20,11 +21,16 @@ enum class CancelReason : std::uint8_t {  // EXE-3
 
 constexpr std::string_view name_of(CancelReason reason) noexcept {
   switch (reason) {
-    case CancelReason::requested: return "requested";
-    case CancelReason::consumer_closed: return "consumer_closed";
-    case CancelReason::consumer_idle: return "consumer_idle";
-    case CancelReason::engine_closed: return "engine_closed";
-    case CancelReason::deadline: return "deadline";
+    case CancelReason::requested:
+      return "requested";
+    case CancelReason::consumer_closed:
+      return "consumer_closed";
+    case CancelReason::consumer_idle:
+      return "consumer_idle";
+    case CancelReason::engine_closed:
+      return "engine_closed";
+    case CancelReason::deadline:
+      return "deadline";
   }
   return "requested";
 }
@@ -48,8 +54,7 @@ class CancellationToken {
 
 class CancellationSource {
  public:
-  CancellationSource()
-      : state_(std::make_shared<std::atomic<int>>(CancellationToken::kLive)) {}
+  CancellationSource() : state_(std::make_shared<std::atomic<int>>(CancellationToken::kLive)) {}
 
   void cancel(CancelReason reason) noexcept {
     int live = CancellationToken::kLive;

@@ -128,8 +128,8 @@ TEST(Resources, StayOpenOnSuccess_EXE_50) {
   int closed = 0;
   std::vector<Error> also;
 
-  const Result<int> result =
-      with_resource(Handle(&closed, true), [](Handle&) -> Result<int> { return 7; }, also);
+  const Result<int> result = with_resource(
+      Handle(&closed, true), [](Handle&) -> Result<int> { return 7; }, also);
 
   EXPECT_EQ(*result, 7);
   EXPECT_EQ(closed, 0);

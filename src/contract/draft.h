@@ -1,5 +1,6 @@
-// Draft kinds as the engine sees them (SPEC-1…5): a provider lives as long as the server, a source as long as a request. A
-// source only guesses: the engine verifies, so a wrong guess costs time and never changes output. Engine thread only.
+// Draft kinds as the engine sees them (SPEC-1…5): a provider lives as long as the server, a source
+// as long as a request. A source only guesses: the engine verifies, so a wrong guess costs time and
+// never changes output. Engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +29,13 @@ struct DraftAsk {
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
-  // Appends up to ask.n_max tokens to drafts (empty on entry). What is there afterwards is what is verified; none makes a
-  // plain step. An error drops the source, the row goes on plainly (SPEC-32).
+  // Appends up to ask.n_max tokens to drafts (empty on entry). What is there afterwards is what is
+  // verified; none makes a plain step. An error drops the source, the row goes on plainly
+  // (SPEC-32).
   virtual Status propose(const DraftAsk& ask, std::vector<TokenId>& drafts) = 0;
-  // Priming first, then the tokens that each round kept; whatever was proposed beyond them is dropped. hidden: the target's
-  // tapped rows of these tokens [n_tokens, width], empty for kinds without taps.
+  // Priming first, then the tokens that each round kept; whatever was proposed beyond them is
+  // dropped. hidden: the target's tapped rows of these tokens [n_tokens, width], empty for kinds
+  // without taps.
   virtual Status accept(std::span<const TokenId> committed, std::span<const float> hidden) = 0;
   virtual void forget() noexcept = 0;
 };

@@ -1,5 +1,6 @@
-// DraftAcceptance: the walk over a verify window (SPEC-12). The caller samples one target token, updates history and
-// constraint, calls accept, and stops as soon as done(). With no drafts the first token is the bonus: a plain step.
+// DraftAcceptance: the walk over a verify window (SPEC-12). The caller samples one target token,
+// updates history and constraint, calls accept, and stops as soon as done(). With no drafts the
+// first token is the bonus: a plain step.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@ namespace kvasir {
 
 class DraftAcceptance {
  public:
-  // Starts a walk; buffers are reused. The spans must outlive it. remaining: tokens the row may still emit.
+  // Starts a walk; buffers are reused. The spans must outlive it. remaining: tokens the row may
+  // still emit.
   void begin(std::span<const TokenId> drafts,
              std::uint64_t remaining,
              std::span<const TokenId> eos_ids) {
@@ -48,7 +50,9 @@ class DraftAcceptance {
   }
 
   std::uint32_t position() const noexcept { return position_; }  // window positions sampled
-  std::uint32_t accepted() const noexcept { return accepted_; }  // drafts to keep, a matched EOS included
+  std::uint32_t accepted() const noexcept {
+    return accepted_;
+  }  // drafts to keep, a matched EOS included
   std::optional<TokenId> correction() const noexcept { return correction_; }
   std::span<const TokenId> emitted() const noexcept { return emitted_; }
   bool saw_eos() const noexcept { return saw_eos_; }

@@ -1,5 +1,6 @@
-// ExecutionContext: execution state that rows must share to run together, e.g. a set of mounted adapters (EXE-55). Equal
-// keys mean equivalent state, by content; schedulers compare keys and never look inside. Engine thread only.
+// ExecutionContext: execution state that rows must share to run together, e.g. a set of mounted
+// adapters (EXE-55). Equal keys mean equivalent state, by content; schedulers compare keys and
+// never look inside. Engine thread only.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// How a request ended and what it cost (EXE-3, EXE-22, EXE-23). Made once a request by the engine, on every path; moved to
-// the sink. Values only, no thread rule.
+// How a request ended and what it cost (EXE-3, EXE-22, EXE-23). Made once a request by the engine,
+// on every path; moved to the sink. Values only, no thread rule.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,12 @@ enum class FinishReason : std::uint8_t { stop, length, tool_calls };
 
 constexpr std::string_view name_of(FinishReason reason) noexcept {
   switch (reason) {
-    case FinishReason::stop: return "stop";
-    case FinishReason::length: return "length";
-    case FinishReason::tool_calls: return "tool_calls";
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::tool_calls:
+      return "tool_calls";
   }
   return "stop";
 }
@@ -34,14 +37,15 @@ struct Cancelled {
 };
 
 struct Failed {
-  std::string code;         // the API's error code: numeric_error, engine_failed, sink_failed…
+  std::string code;  // the API's error code: numeric_error, engine_failed, sink_failed…
   std::string message;
   std::vector<Error> also;  // errors of the cleanup that followed; the first error stays primary
 };
 
 struct Stats {
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t cached_tokens = 0;     // of the prompt, taken from the prefix cache or the caller's state
+  std::uint64_t cached_tokens =
+      0;  // of the prompt, taken from the prefix cache or the caller's state
   std::uint64_t generated_tokens = 0;  // delivered or offered to the sink
   std::uint64_t cache_tokens = 0;      // prompt + exactly the tokens whose KV is committed
   std::uint64_t steps = 0;             // forwards the row took part in
@@ -64,8 +68,8 @@ struct Stats {
 struct Outcome {
   std::variant<Completed, Cancelled, Failed> end;
   Stats stats;
-  std::uint64_t seed = 0;            // the explicit one, or the one drawn for the request (SAMP-22)
-  std::vector<TokenId> forwarded;    // generated tokens whose KV is in the state, in order
+  std::uint64_t seed = 0;          // the explicit one, or the one drawn for the request (SAMP-22)
+  std::vector<TokenId> forwarded;  // generated tokens whose KV is in the state, in order
 
   const Completed* completed() const noexcept { return std::get_if<Completed>(&end); }
   const Cancelled* cancelled() const noexcept { return std::get_if<Cancelled>(&end); }

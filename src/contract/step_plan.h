@@ -1,5 +1,6 @@
-// StepPlan: what one step does, before it is done (SCH-18): which rows feed which tokens, who was admitted, who left, when
-// to wake without a message. Empty is a normal value. Made by sched/, carried out by engine/; buffers are reused.
+// StepPlan: what one step does, before it is done (SCH-18): which rows feed which tokens, who was
+// admitted, who left, when to wake without a message. Empty is a normal value. Made by sched/,
+// carried out by engine/; buffers are reused.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ enum class WantedLogits : std::uint8_t { none, last, all };
 
 struct PlannedRow {
   RequestId request;
-  std::uint64_t begin = 0;   // absolute positions fed: [begin, end), drafts included
+  std::uint64_t begin = 0;  // absolute positions fed: [begin, end), drafts included
   std::uint64_t end = 0;
   SpanKind kind = SpanKind::decode;
   std::uint32_t drafts = 0;  // of the end
@@ -32,8 +33,8 @@ struct PlannedRow {
 struct StepPlan {
   std::vector<PlannedRow> rows;
   std::vector<RequestId> admit;
-  std::vector<RequestId> evict;                // ended at this boundary: cancelled, expired, gone
-  std::optional<Clock::Duration> wake_at;      // earliest deadline of anyone running or waiting
+  std::vector<RequestId> evict;            // ended at this boundary: cancelled, expired, gone
+  std::optional<Clock::Duration> wake_at;  // earliest deadline of anyone running or waiting
 
   bool empty() const noexcept { return rows.empty(); }
   void clear() noexcept {

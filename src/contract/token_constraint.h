@@ -1,5 +1,6 @@
-// TokenConstraint: which tokens a row may take next: a grammar, a reasoning budget, both (SAMP-59). Asked by the engine's
-// step, before sampling; advanced by every emitted token; restored when a step is undone. Engine thread only.
+// TokenConstraint: which tokens a row may take next: a grammar, a reasoning budget, both (SAMP-59).
+// Asked by the engine's step, before sampling; advanced by every emitted token; restored when a
+// step is undone. Engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class TokenConstraint {
   virtual std::unique_ptr<TokenConstraint> clone() const = 0;  // at the same place
   // Bit t % 32 of word t / 32: token t is allowed. Empty: everything is. Valid until the next call.
   virtual Result<std::span<const std::uint32_t>> mask() = 0;
-  // Tokens that must come next whatever the logits (SAMP-56); empty: none. Valid until the next call.
+  // Tokens that must come next whatever the logits (SAMP-56); empty: none. Valid until the next
+  // call.
   virtual std::span<const TokenId> forced() = 0;
   // The token was emitted (EOS is not). True: nothing can follow, the row ends with `stop`.
   virtual Result<bool> advance(TokenId token) = 0;

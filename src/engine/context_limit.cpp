@@ -20,7 +20,8 @@ std::uint64_t ContextLimit::resolve_max_tokens(std::uint64_t n_prompt,
   return std::max<std::uint64_t>(1, std::min<std::uint64_t>(fallback, room));
 }
 
-std::optional<Refusal> ContextLimit::refuse(std::uint64_t n_prompt, std::uint64_t max_tokens) const {
+std::optional<Refusal> ContextLimit::refuse(std::uint64_t n_prompt,
+                                            std::uint64_t max_tokens) const {
   const std::string prompt = "prompt of " + std::to_string(n_prompt) + " tokens";
   const std::string limit = std::to_string(context_);
   if (n_prompt > context_)
@@ -31,7 +32,8 @@ std::optional<Refusal> ContextLimit::refuse(std::uint64_t n_prompt, std::uint64_
                  prompt + " + max_tokens " + std::to_string(max_tokens) + " needs a context of " +
                      std::to_string(needed) + "; this server can hold " + limit + " (" +
                      format_bytes(kv_bytes_(needed)) + " of KV in a budget of " +
-                     format_bytes(budget_bytes_) + "). Lower max_tokens or shorten the prompt; see /stats"};
+                     format_bytes(budget_bytes_) +
+                     "). Lower max_tokens or shorten the prompt; see /stats"};
 }
 
 std::string format_bytes(std::uint64_t size_bytes) {

@@ -1,5 +1,5 @@
-// ContextLimit: whether a request can ever run here (FIT-20, FIT-21), asked at submission and never later. A plain value:
-// any thread. Lengths are prompt + max_tokens, as the texts count them.
+// ContextLimit: whether a request can ever run here (FIT-20, FIT-21), asked at submission and never
+// later. A plain value: any thread. Lengths are prompt + max_tokens, as the texts count them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,9 @@ struct Refusal {
 class ContextLimit {
  public:
   // context: tokens that one row can hold. kv_bytes(n): KV of a row of n tokens; must be pure.
-  ContextLimit(std::uint64_t context, std::uint64_t budget_bytes, std::function<std::uint64_t(std::uint64_t)> kv_bytes);
+  ContextLimit(std::uint64_t context,
+               std::uint64_t budget_bytes,
+               std::function<std::uint64_t(std::uint64_t)> kv_bytes);
   std::uint64_t context() const noexcept { return context_; }
 
   // max_tokens as given, or the default lowered to what fits, down to 1.

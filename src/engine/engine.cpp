@@ -14,7 +14,9 @@ namespace {
 constexpr std::uint32_t kMaxDrafts = 64;  // SPEC-41
 
 // Longest row that the store holds alone and the model allows; store.fits is monotone.
-std::uint64_t longest_context(const kv::KvStore& store, std::uint64_t limit, std::uint32_t max_chunk) {
+std::uint64_t longest_context(const kv::KvStore& store,
+                              std::uint64_t limit,
+                              std::uint32_t max_chunk) {
   std::uint64_t low = 0;
   std::uint64_t high = limit + 1;
   while (high - low > 1) {
@@ -28,26 +30,32 @@ std::uint64_t longest_context(const kv::KvStore& store, std::uint64_t limit, std
 
 Result<std::unique_ptr<Engine>> Engine::make(EngineParts parts, EngineOptions options) {
   KVASIR_CHECK(parts.store != nullptr) << "an engine needs a KV store";
-  KVASIR_TRY(sched::StepPlanner planner,
-             sched::StepPlanner::make({options.max_rows, options.max_step_tokens, options.prefill_share}));
+  KVASIR_TRY(
+      sched::StepPlanner planner,
+      sched::StepPlanner::make({options.max_rows, options.max_step_tokens, options.prefill_share}));
   if (options.max_step_tokens > parts.executor.max_step_tokens())
-    return invalid("--max-step-tokens is above the executor's " + std::to_string(parts.executor.max_step_tokens()));
+    return invalid("--max-step-tokens is above the executor's " +
+                   std::to_string(parts.executor.max_step_tokens()));
   const std::uint64_t model_limit = parts.executor.max_positions();
   if (options.context_length > model_limit)
-    return invalid("context length " + std::to_string(options.context_length) + " exceeds the model's " +
-                   std::to_string(model_limit));
+    return invalid("context length " + std::to_string(options.context_length) +
+                   " exceeds the model's " + std::to_string(model_limit));
   const std::uint64_t limit = options.context_length > 0 ? options.context_length : model_limit;
   const std::uint64_t context = longest_context(*parts.store, limit, options.max_step_tokens);
   if (context == 0) return Error{Errc::capacity, "the kv budget leaves no room for any context"};
   const kv::KvStore* store = parts.store.get();
-  ContextLimit context_limit(context, store->total_bytes(), [store, chunk = options.max_step_tokens](std::uint64_t n) {
-    return std::uint64_t{store->projected_bytes(n, chunk)};
-  });
-  return std::unique_ptr<Engine>(
-      new Engine(std::move(parts), std::move(options), std::move(planner), std::move(context_limit)));
+  ContextLimit context_limit(context, store->total_bytes(),
+                             [store, chunk = options.max_step_tokens](std::uint64_t n) {
+                               return std::uint64_t{store->projected_bytes(n, chunk)};
+                             });
+  return std::unique_ptr<Engine>(new Engine(std::move(parts), std::move(options),
+                                            std::move(planner), std::move(context_limit)));
 }
 
-Engine::Engine(EngineParts parts, EngineOptions options, sched::StepPlanner planner, ContextLimit limit)
+Engine::Engine(EngineParts parts,
+               EngineOptions options,
+               sched::StepPlanner planner,
+               ContextLimit limit)
     : parts_(std::move(parts)),
       options_(std::move(options)),
       planner_(std::move(planner)),
@@ -79,11 +87,15 @@ Result<PreparedRequest> Engine::prepare(GenerateOptions options, std::uint32_t n
   if (options.state && n_choices > 1) return invalid("a caller's state serves one choice");
   if (options.prompt.empty()) return invalid("prompt must not be empty");
   for (const TokenId token : options.prompt) {
-    if (token >= vocab) return invalid("prompt token id " + std::to_string(token) + " is out of range");
+    if (token >= vocab)
+      return invalid("prompt token id " + std::to_string(token) + " is out of range");
   }
   const std::uint64_t n_prompt = options.prompt.size();
-  KVASIR_TRY_DO(sched::next_prefill_span(
-      {.length = n_prompt, .position = 0, .chunk = options.prefill_chunk, .budget = 1, .snapshot_at = options.snapshot_at}));
+  KVASIR_TRY_DO(sched::next_prefill_span({.length = n_prompt,
+                                          .position = 0,
+                                          .chunk = options.prefill_chunk,
+                                          .budget = 1,
+                                          .snapshot_at = options.snapshot_at}));
   const std::uint64_t max_tokens =
       context_limit_.resolve_max_tokens(n_prompt, options.max_tokens, options.default_max_tokens);
   if (std::optional<Refusal> refusal = context_limit_.refuse(n_prompt, max_tokens))
@@ -121,8 +133,8 @@ Status Engine::enqueue(PreparedRequest&& request, std::vector<std::unique_ptr<Si
     const auto state = states_.find(*first.options.state);
     if (state == states_.end() || state->second) return invalid("state is unknown or in use");
     if (!parts_.store->resumable_at(
-            state->first,
-            std::min(parts_.store->length(state->first), static_cast<std::uint32_t>(first.prompt().size() - 1))))
+            state->first, std::min(parts_.store->length(state->first),
+                                   static_cast<std::uint32_t>(first.prompt().size() - 1))))
       return invalid("state must leave a prompt token to feed");
     state->second = true;
   }
@@ -140,13 +152,15 @@ Status Engine::enqueue(PreparedRequest&& request, std::vector<std::unique_ptr<Si
 Result<RequestId> Engine::submit(GenerateOptions options, std::unique_ptr<Sink> sink) {
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(std::move(sink));
-  KVASIR_TRY(const std::vector<RequestId> ids, submit_choices(std::move(options), std::move(sinks)));
+  KVASIR_TRY(const std::vector<RequestId> ids,
+             submit_choices(std::move(options), std::move(sinks)));
   return ids.front();
 }
 
 Result<std::vector<RequestId>> Engine::submit_choices(GenerateOptions options,
                                                       std::vector<std::unique_ptr<Sink>> sinks) {
-  KVASIR_TRY(PreparedRequest request, prepare(std::move(options), static_cast<std::uint32_t>(sinks.size())));
+  KVASIR_TRY(PreparedRequest request,
+             prepare(std::move(options), static_cast<std::uint32_t>(sinks.size())));
   std::vector<RequestId> ids = request.ids();
   KVASIR_TRY_DO(enqueue(std::move(request), std::move(sinks)));
   return ids;
@@ -188,7 +202,9 @@ Status Engine::free_state(KvRowId state) {
   return {};
 }
 
-std::uint32_t Engine::state_length(KvRowId state) const noexcept { return parts_.store->length(state); }
+std::uint32_t Engine::state_length(KvRowId state) const noexcept {
+  return parts_.store->length(state);
+}
 
 Request* Engine::find(RequestId id) const noexcept {
   const auto found = requests_.find(id);
@@ -207,7 +223,8 @@ StepReport Engine::step() {
   report.is_idle = plan_.empty();
   if (plan_.empty()) return report;
   if (Status done = transact(report); !done) {
-    for (const PlannedRow& row : plan_.rows) find(row.request)->fail("engine_failed", done.error().what);
+    for (const PlannedRow& row : plan_.rows)
+      find(row.request)->fail("engine_failed", done.error().what);
     report.failure = std::move(done).error();
   }
   settle(report);
@@ -217,7 +234,8 @@ StepReport Engine::step() {
 std::optional<CancelReason> Engine::cancel_reason(const Request& request) const noexcept {
   if (request.cancelled) return request.cancelled;
   if (const auto reason = request.options.cancellation.reason()) return reason;
-  if (request.options.deadline && parts_.clock.now() >= *request.options.deadline) return CancelReason::deadline;
+  if (request.options.deadline && parts_.clock.now() >= *request.options.deadline)
+    return CancelReason::deadline;
   return std::nullopt;
 }
 
@@ -228,7 +246,8 @@ void Engine::drop_ended() {
     } else if (is_closed_ && request->stage == Stage::queued) {
       request->end_with(Cancelled{CancelReason::engine_closed});
     } else if (request->options.deadline) {
-      plan_.wake_at = std::min(plan_.wake_at.value_or(*request->options.deadline), *request->options.deadline);
+      plan_.wake_at =
+          std::min(plan_.wake_at.value_or(*request->options.deadline), *request->options.deadline);
     }
     if (request->end && request->stage == Stage::completing && cancel_reason(*request))
       request->stage = Stage::active;  // cancelled meanwhile: the token is not fed (EXE-20)
@@ -240,18 +259,19 @@ void Engine::propose_drafts() {
   for (Request* request : rows_) {
     request->drafts.clear();
     if (!request->draft || request->stage != Stage::active || request->sink->is_paused()) continue;
-    const std::uint64_t n_max = std::min<std::uint64_t>(
-        {std::min(request->options.n_draft_tokens, kMaxDrafts), request->n_remaining() - 1, options_.max_step_tokens});
+    const std::uint64_t n_max =
+        std::min<std::uint64_t>({std::min(request->options.n_draft_tokens, kMaxDrafts),
+                                 request->n_remaining() - 1, options_.max_step_tokens});
     if (n_max == 0) continue;
-    const DraftAsk ask{request->draft_feed,
-                       request->prompt().size() + request->emitted.size(),
+    const DraftAsk ask{request->draft_feed, request->prompt().size() + request->emitted.size(),
                        static_cast<std::uint32_t>(n_max)};
     const Status proposed = request->draft->propose(ask, request->drafts);
-    const bool is_known = std::all_of(request->drafts.begin(), request->drafts.end(), [&](TokenId token) {
-      return token < parts_.executor.vocab_size();
-    });
+    const bool is_known =
+        std::all_of(request->drafts.begin(), request->drafts.end(),
+                    [&](TokenId token) { return token < parts_.executor.vocab_size(); });
     if (!proposed || !is_known) {
-      log::warning("draft source dropped: " + (proposed ? std::string("unknown token") : proposed.error().what));
+      log::warning("draft source dropped: " +
+                   (proposed ? std::string("unknown token") : proposed.error().what));
       request->drafts.clear();
       request->draft.reset();
     }
@@ -273,8 +293,9 @@ void Engine::make_plan() {
     row.wants_prompt_logits = request->options.prompt_logprobs.has_value();
     row.position = request->row ? parts_.store->length(*request->row) : 0;
     row.length = request->prompt().size();
-    row.prefill_chunk = row.wants_prompt_logits ? std::min(request->options.prefill_chunk, kPromptLogprobChunk)
-                                                : request->options.prefill_chunk;
+    row.prefill_chunk = row.wants_prompt_logits
+                            ? std::min(request->options.prefill_chunk, kPromptLogprobChunk)
+                            : request->options.prefill_chunk;
     row.n_drafts = static_cast<std::uint32_t>(request->drafts.size());
     row.snapshot_at = request->options.snapshot_at;
     plan_rows_.push_back(row);
@@ -306,7 +327,8 @@ std::string Engine::check_invariants() const {
   for (const auto& [state, is_used] : states_) owners[state] = 1;
   for (const Request* request : rows_) {
     if (request->end && request->stage != Stage::completing) return "an ended request still runs";
-    if (!request->row.has_value() != (request->stage == Stage::waiting)) return "a row without KV state";
+    if (!request->row.has_value() != (request->stage == Stage::waiting))
+      return "a row without KV state";
     if (!request->row) continue;
     if (request->owns_state() && ++owners[*request->row] != 1) return "two requests own one row";
     const std::uint64_t length = parts_.store->length(*request->row);

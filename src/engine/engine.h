@@ -1,7 +1,8 @@
-// Engine: every request from options to outcome (DESIGN §3). One step is one transaction over all rows: plan → reserve →
-// checkpoint → run → sample → deliver → commit; a failed or cancelled row harms no other and gives back every block.
-// Invariant: whatever runs beside a row never changes its bits (SCH-17). Engine thread only, but for prepare() and
-// context_limit(), which any thread may call. EngineThread drives it in a server; tests and tools call step() themselves.
+// Engine: every request from options to outcome (DESIGN §3). One step is one transaction over all
+// rows: plan → reserve → checkpoint → run → sample → deliver → commit; a failed or cancelled row
+// harms no other and gives back every block. Invariant: whatever runs beside a row never changes
+// its bits (SCH-17). Engine thread only, but for prepare() and context_limit(), which any thread
+// may call. EngineThread drives it in a server; tests and tools call step() themselves.
 #pragma once
 
 #include <atomic>
@@ -32,21 +33,21 @@ struct Request;  // private: one request's state
 struct RowWork;  // private: one row's part of a step
 
 struct EngineOptions {
-  std::uint32_t max_rows = 8;            // SCH-2
-  std::uint32_t max_step_tokens = 512;   // B
-  std::uint32_t prefill_share = 128;     // P
-  std::size_t queue_limit = 64;          // SCH-1
-  std::uint32_t context_length = 0;      // lowers the model's; 0: the model's (FIT-12)
-  std::vector<TokenId> eos_ids;          // of requests that name none
-  std::vector<TokenId> newline_ids;      // the tokens of "\n" (SAMP-10)
-  std::string cache_namespace;           // KV-42, of requests that name none
+  std::uint32_t max_rows = 8;           // SCH-2
+  std::uint32_t max_step_tokens = 512;  // B
+  std::uint32_t prefill_share = 128;    // P
+  std::size_t queue_limit = 64;         // SCH-1
+  std::uint32_t context_length = 0;     // lowers the model's; 0: the model's (FIT-12)
+  std::vector<TokenId> eos_ids;         // of requests that name none
+  std::vector<TokenId> newline_ids;     // the tokens of "\n" (SAMP-10)
+  std::string cache_namespace;          // KV-42, of requests that name none
 };
 
 struct EngineParts {
-  Executor& executor;                          // outlives the engine
-  const Clock& clock;                          // outlives the engine
+  Executor& executor;  // outlives the engine
+  const Clock& clock;  // outlives the engine
   std::unique_ptr<kv::KvStore> store;
-  std::unique_ptr<cache::PrefixCache> cache;   // of that store; null: no prefix is ever reused
+  std::unique_ptr<cache::PrefixCache> cache;  // of that store; null: no prefix is ever reused
 };
 
 struct StepReport {
@@ -54,10 +55,10 @@ struct StepReport {
   std::uint64_t n_tokens = 0;
   std::uint32_t n_admitted = 0;
   std::uint32_t n_ended = 0;
-  std::uint32_t n_deferred = 0;                   // prefill spans put off for want of blocks (SCH-22)
-  bool is_idle = false;                           // nothing ran: sleep until a message or wake_at
+  std::uint32_t n_deferred = 0;  // prefill spans put off for want of blocks (SCH-22)
+  bool is_idle = false;          // nothing ran: sleep until a message or wake_at
   std::optional<Clock::Duration> wake_at;
-  std::optional<Error> failure;                   // of the run; the step's rows ended with it (SCH-34)
+  std::optional<Error> failure;  // of the run; the step's rows ended with it (SCH-34)
 };
 
 struct EngineSnapshot {  // for /stats and /metrics
@@ -85,22 +86,25 @@ class PreparedRequest {
 
 class Engine {
  public:
-  // Errors: limits that cannot work (SCH §2), a step larger than the executor's, a store without room for any context.
+  // Errors: limits that cannot work (SCH §2), a step larger than the executor's, a store without
+  // room for any context.
   static Result<std::unique_ptr<Engine>> make(EngineParts parts, EngineOptions options);
   ~Engine();  // ends what still lives with `engine_closed`
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Everything about a request that can be refused before it waits. Choice i draws with seed + i (SAMP-22). Errors:
-  // invalid_argument with the texts of EXE-1, FIT-20, FIT-21, SAMP-4 and EXE-35.
+  // Everything about a request that can be refused before it waits. Choice i draws with seed + i
+  // (SAMP-22). Errors: invalid_argument with the texts of EXE-1, FIT-20, FIT-21, SAMP-4 and EXE-35.
   Result<PreparedRequest> prepare(GenerateOptions options, std::uint32_t n_choices = 1) const;
-  // One sink a choice, all or nothing; on error both stay the caller's. The prompt of several choices is computed once.
-  // Errors: capacity `queue_full`; invalid_argument for a caller's state that is unknown, in use or too long; cancelled
-  // `engine_closed` once closed.
+  // One sink a choice, all or nothing; on error both stay the caller's. The prompt of several
+  // choices is computed once. Errors: capacity `queue_full`; invalid_argument for a caller's state
+  // that is unknown, in use or too long; cancelled `engine_closed` once closed.
   Status enqueue(PreparedRequest&& request, std::vector<std::unique_ptr<Sink>>&& sinks);
   Result<RequestId> submit(GenerateOptions options, std::unique_ptr<Sink> sink);
-  Result<std::vector<RequestId>> submit_choices(GenerateOptions options, std::vector<std::unique_ptr<Sink>> sinks);
-  // Takes effect before the row's next token; unknown ids are ignored, the first reason stays. Sinks may call it.
+  Result<std::vector<RequestId>> submit_choices(GenerateOptions options,
+                                                std::vector<std::unique_ptr<Sink>> sinks);
+  // Takes effect before the row's next token; unknown ids are ignored, the first reason stays.
+  // Sinks may call it.
   void cancel(RequestId request, CancelReason reason) noexcept;
 
   StepReport step();
@@ -115,7 +119,8 @@ class Engine {
   // Ends every request with code `engine_failed`, publishing nothing (SCH-33).
   void fail_all(const Error& error);
 
-  // State that outlives a request (GenerateOptions::state): used by one request at a time, freed by the caller.
+  // State that outlives a request (GenerateOptions::state): used by one request at a time, freed by
+  // the caller.
   KvRowId create_state();
   Status free_state(KvRowId state);  // error: unknown, or in use by a request
   std::uint32_t state_length(KvRowId state) const noexcept;
@@ -141,7 +146,7 @@ class Engine {
   GroupView group_view() const;
   bool start(Request& request);
   bool take_prefix(Request& request, std::span<const sched::BlockDemand> running);
-  std::vector<sched::BlockDemand> running_demand() const;     // [n_rows, n_pools]
+  std::vector<sched::BlockDemand> running_demand() const;  // [n_rows, n_pools]
   void add_demand(const Request& request, std::vector<sched::BlockDemand>& out) const;
   bool demand_fits(std::span<const sched::BlockDemand> rows) const;
   bool budget_allows(std::span<const sched::BlockDemand> running, const Request& request) const;
@@ -177,12 +182,12 @@ class Engine {
   ContextLimit context_limit_;
   mutable std::atomic<std::uint64_t> next_id_{1};
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
-  std::vector<Request*> rows_;                        // admitted, in admission order
-  std::unordered_map<KvRowId, bool> states_;          // callers' states → in use
+  std::vector<Request*> rows_;                // admitted, in admission order
+  std::unordered_map<KvRowId, bool> states_;  // callers' states → in use
   std::uint32_t n_holds_ = 0;
   bool is_closed_ = false;
 
-  StepPlan plan_;                                     // buffers of one step, reused
+  StepPlan plan_;  // buffers of one step, reused
   std::vector<sched::PlanRow> plan_rows_;
   std::vector<kv::RowSpan> spans_;
   std::vector<RowWork> work_;

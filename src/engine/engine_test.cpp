@@ -48,8 +48,11 @@ TEST(Engine, RunsARequestFromOptionsToOutcome) {
   EXPECT_EQ(rig.run(), 3);
 
   EXPECT_EQ(record.tokens, expected.tokens);
-  const auto commit = [&](std::size_t i) { return "commit a " + std::to_string(expected.tokens[i]); };
-  EXPECT_THAT(trace, ElementsAre("forward 20", commit(0), "forward 1", commit(1), "forward 1", commit(2), "finish a"));
+  const auto commit = [&](std::size_t i) {
+    return "commit a " + std::to_string(expected.tokens[i]);
+  };
+  EXPECT_THAT(trace, ElementsAre("forward 20", commit(0), "forward 1", commit(1), "forward 1",
+                                 commit(2), "finish a"));
   const Outcome& outcome = record.outcome();
   ASSERT_TRUE(outcome.completed());
   EXPECT_EQ(outcome.completed()->reason, FinishReason::length);
@@ -94,9 +97,11 @@ TEST(Engine, RefusesBadOptions_EXE_1) {
   o = greedy({1}, 1);
   o.sampling.logit_bias = {{kVocab, 1.0f}};
   EXPECT_EQ(error(o), "logit_bias token id 64 is out of range");
-  EXPECT_EQ(error(greedy(prompt_of(513, 1), 1)), "prompt of 513 tokens exceeds the context of 512");  // FIT-21, C36
+  EXPECT_EQ(error(greedy(prompt_of(513, 1), 1)),
+            "prompt of 513 tokens exceeds the context of 512");  // FIT-21, C36
   EXPECT_THAT(error(greedy(prompt_of(500, 1), 100)),
-              HasSubstr("prompt of 500 tokens + max_tokens 100 needs a context of 600; this server can hold 512 ("));
+              HasSubstr("prompt of 500 tokens + max_tokens 100 needs a context of 600; this server "
+                        "can hold 512 ("));
   EXPECT_FALSE(rig.engine->has_requests());
 
   Record record;
@@ -164,7 +169,8 @@ TEST(Engine, CancellationIsSeenBeforeTheNextToken_SCH_36) {
   EXPECT_EQ(record.tokens.size(), 3u);
   ASSERT_TRUE(record.outcome().cancelled());
   EXPECT_EQ(record.outcome().cancelled()->reason, CancelReason::consumer_closed);
-  EXPECT_EQ(rig.engine->store().used_bytes(), rig.engine->cache()->stats().bytes) << "only the prompt stays, cached";
+  EXPECT_EQ(rig.engine->store().used_bytes(), rig.engine->cache()->stats().bytes)
+      << "only the prompt stays, cached";
 }
 
 TEST(Engine, ATokenAndADeadlineCancelWaitersAndRowsAlike) {
@@ -238,7 +244,8 @@ TEST(Engine, ARunFailureEndsTheRowsOfThatStepAndChangesNothing_SCH_34) {
   }
 }
 
-// EXE-20: {owned, caller} × {clean, failed, cancelled} × {first token, later}; cache_tokens each time.
+// EXE-20: {owned, caller} × {clean, failed, cancelled} × {first token, later}; cache_tokens each
+// time.
 TEST(Engine, FeedsTheTokenThatACallersStateIsOwed_EXE_20) {
   const std::vector<TokenId> prompt = long_prompt(12, 6);
   enum class How { clean, failed, cancelled };
@@ -263,7 +270,8 @@ TEST(Engine, FeedsTheTokenThatACallersStateIsOwed_EXE_20) {
         EXPECT_EQ(outcome.failed() != nullptr, how == How::failed);
         EXPECT_EQ(record.tokens.size(), at + 1) << "never delivered twice (EXE-8)";
         // A failed row keeps what the steps before had committed.
-        const std::size_t kept = how == How::failed ? (at == 0 ? 0 : 12 + at - 1) : 12 + at + (is_owed ? 1 : 0);
+        const std::size_t kept =
+            how == How::failed ? (at == 0 ? 0 : 12 + at - 1) : 12 + at + (is_owed ? 1 : 0);
         EXPECT_EQ(outcome.stats.cache_tokens, kept);
         EXPECT_EQ(outcome.forwarded.size(), kept > 12 ? kept - 12 : 0);
         if (!is_caller) continue;
@@ -297,7 +305,8 @@ TEST(Engine, GoesOnFromACallersState) {
   GenerateOptions options = greedy(prompt, 4);
   options.state = state;
   ASSERT_TRUE(rig.engine->submit(options, rig.sink(first)));
-  EXPECT_EQ(rig.engine->submit(options, rig.sink(second)).error().what, "state is unknown or in use");
+  EXPECT_EQ(rig.engine->submit(options, rig.sink(second)).error().what,
+            "state is unknown or in use");
   rig.run();
   ASSERT_EQ(rig.engine->state_length(state), 15u);
 
@@ -477,7 +486,8 @@ TEST(Engine, AChoiceInheritsThePromptOfOneThatLeaves) {
     rig.engine->cancel(ids[0], CancelReason::requested);
     rig.run();
     EXPECT_TRUE(records[0].outcome().cancelled());
-    for (std::size_t i = 1; i < 3; ++i) EXPECT_EQ(records[i].tokens, naive_run(options, 4, 40 + i).tokens);
+    for (std::size_t i = 1; i < 3; ++i)
+      EXPECT_EQ(records[i].tokens, naive_run(options, 4, 40 + i).tokens);
     EXPECT_THAT(rig.executor.step_sizes[0] + rig.executor.step_sizes[1], 900u);
   }
 }
@@ -533,18 +543,21 @@ TEST(Engine, LogprobsTravelWithTheirTokens_EXE_7) {
   ASSERT_TRUE(rig.engine->submit(options, rig.sink(record)));
   rig.run();
   ASSERT_EQ(record.logprobs.size(), 4u);
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(record.logprobs[i].top.at(0).token, record.tokens[i]);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(record.logprobs[i].top.at(0).token, record.tokens[i]);
 }
 
 // Drafts that are right with a given chance; wrong ones must not show (SPEC §1).
 struct GuessProvider final : DraftProvider {
-  GuessProvider(std::vector<TokenId> truth_, unsigned percent_) : truth(std::move(truth_)), percent(percent_) {}
+  GuessProvider(std::vector<TokenId> truth_, unsigned percent_)
+      : truth(std::move(truth_)), percent(percent_) {}
   struct Source final : DraftSource {
     explicit Source(GuessProvider& p) : provider(p) {}
     Status propose(const DraftAsk& ask, std::vector<TokenId>& drafts) override {
       for (std::uint64_t i = 0; i < ask.n_max && ask.position + i < provider.truth.size(); ++i) {
         const bool is_right = provider.random() % 100 < provider.percent;
-        drafts.push_back(is_right ? provider.truth[ask.position + i] : static_cast<TokenId>(provider.random() % kVocab));
+        drafts.push_back(is_right ? provider.truth[ask.position + i]
+                                  : static_cast<TokenId>(provider.random() % kVocab));
       }
       return {};
     }
@@ -563,7 +576,9 @@ struct GuessProvider final : DraftProvider {
   DraftPriming priming() const noexcept override { return DraftPriming::full; }
   std::span<const std::uint32_t> tap_layers() const noexcept override { return {}; }
   bool primes_from_prefix() const noexcept override { return true; }
-  Result<std::unique_ptr<DraftSource>> open() override { return std::unique_ptr<DraftSource>(new Source(*this)); }
+  Result<std::unique_ptr<DraftSource>> open() override {
+    return std::unique_ptr<DraftSource>(new Source(*this));
+  }
   std::vector<TokenId> truth;
   unsigned percent;
   std::mt19937 random{5};
@@ -609,7 +624,9 @@ struct Below final : TokenConstraint {
     for (TokenId t = 1; t < limit; ++t) words[t / 32] |= 1u << (t % 32);
   }
   std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<Below>(*this); }
-  Result<std::span<const std::uint32_t>> mask() override { return std::span<const std::uint32_t>(words); }
+  Result<std::span<const std::uint32_t>> mask() override {
+    return std::span<const std::uint32_t>(words);
+  }
   std::span<const TokenId> forced() override { return {}; }
   Result<bool> advance(TokenId) override { return ++n_advanced == n; }
   std::size_t snapshot() const noexcept override { return n_advanced; }
@@ -660,7 +677,8 @@ TEST(Engine, ARowThatFillsTheWholeStoreRuns_SCH_22) {
   }
 }
 
-// SCH-17: batched tokens equal each request's own, for random mixes, chunks, block sizes and schemes of sharing.
+// SCH-17: batched tokens equal each request's own, for random mixes, chunks, block sizes and
+// schemes of sharing.
 TEST(Engine, BatchedTokensEqualTokensAlone_SCH_17) {
   std::mt19937 engine(17);
   const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
@@ -683,7 +701,8 @@ TEST(Engine, BatchedTokensEqualTokensAlone_SCH_17) {
     }
     rig.run();
     for (std::size_t i = 0; i < n; ++i)
-      EXPECT_EQ(records[i].tokens, naive_run(all[i], *all[i].max_tokens, *all[i].sampling.seed).tokens);
+      EXPECT_EQ(records[i].tokens,
+                naive_run(all[i], *all[i].max_tokens, *all[i].sampling.seed).tokens);
   }
 }
 
@@ -692,7 +711,8 @@ TEST(Engine, RefusesLimitsThatCannotWork) {
   ManualClock clock;
   FakeExecutor executor;
   const auto make = [&](EngineOptions options) {
-    auto store = *kv::KvStore::make(device, executor.list, {.type = DType::f32, .block_tokens = 8, .budget_bytes = 1 << 20});
+    auto store = *kv::KvStore::make(
+        device, executor.list, {.type = DType::f32, .block_tokens = 8, .budget_bytes = 1 << 20});
     const auto engine = Engine::make({executor, clock, std::move(store), nullptr}, options);
     return engine ? std::string() : engine.error().what;
   };

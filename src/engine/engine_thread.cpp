@@ -1,6 +1,7 @@
 #include "engine/engine_thread.h"
 
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -23,7 +24,8 @@ void arrive(Engine& engine, Arrival& arrival) {
     if (error.code == Errc::cancelled) {
       outcome.end = Cancelled{CancelReason::engine_closed};
     } else {
-      outcome.end = Failed{error.code == Errc::capacity ? error.what : "invalid_request", error.what, {}};
+      outcome.end =
+          Failed{error.code == Errc::capacity ? error.what : "invalid_request", error.what, {}};
     }
     sink->finish(std::move(outcome));
   }
@@ -32,20 +34,25 @@ void arrive(Engine& engine, Arrival& arrival) {
 }  // namespace
 
 EngineThread::EngineThread(std::unique_ptr<Engine> engine, const Clock& clock)
-    : engine_(std::move(engine)), clock_(clock), snapshot_(engine_->snapshot()), thread_([this] { run(); }) {}
+    : engine_(std::move(engine)),
+      clock_(clock),
+      snapshot_(engine_->snapshot()),
+      thread_([this] { run(); }) {}
 
 EngineThread::~EngineThread() { shutdown({}); }
 
 Result<RequestId> EngineThread::submit(GenerateOptions options, std::unique_ptr<Sink> sink) {
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(std::move(sink));
-  KVASIR_TRY(const std::vector<RequestId> ids, submit_choices(std::move(options), std::move(sinks)));
+  KVASIR_TRY(const std::vector<RequestId> ids,
+             submit_choices(std::move(options), std::move(sinks)));
   return ids.front();
 }
 
-Result<std::vector<RequestId>> EngineThread::submit_choices(GenerateOptions options,
-                                                            std::vector<std::unique_ptr<Sink>> sinks) {
-  KVASIR_TRY(PreparedRequest request, engine_->prepare(std::move(options), static_cast<std::uint32_t>(sinks.size())));
+Result<std::vector<RequestId>> EngineThread::submit_choices(
+    GenerateOptions options, std::vector<std::unique_ptr<Sink>> sinks) {
+  KVASIR_TRY(PreparedRequest request,
+             engine_->prepare(std::move(options), static_cast<std::uint32_t>(sinks.size())));
   std::vector<RequestId> ids = request.ids();
   // Owned by the message and its copies in the inbox.
   auto arrival = std::make_shared<Arrival>(Arrival{std::move(request), std::move(sinks)});
@@ -113,7 +120,7 @@ void EngineThread::run() {
         const std::lock_guard lock(mutex_);
         snapshot_ = engine_->snapshot();
       }
-      if (report.is_idle) sleep(report);
+      if (report.is_idle && report.n_ended == 0) sleep(report);  // an end may have been the last
     } catch (const std::exception& broken) {
       log::error(std::string("engine: ") + broken.what());
       engine_->fail_all({Errc::device, broken.what()});

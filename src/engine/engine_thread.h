@@ -1,6 +1,7 @@
-// EngineThread: the one thread that owns an engine; everybody else posts messages to it (SCH-3, SCH-8, SCH-16). All of its
-// functions may be called from any thread and never wait for a step. Messages take effect at the next boundary; with
-// nothing to run the thread sleeps until a message or a deadline. Sinks are called on the engine's thread.
+// EngineThread: the one thread that owns an engine; everybody else posts messages to it (SCH-3,
+// SCH-8, SCH-16). All of its functions may be called from any thread and never wait for a step.
+// Messages take effect at the next boundary; with nothing to run the thread sleeps until a message
+// or a deadline. Sinks are called on the engine's thread.
 #pragma once
 
 #include <condition_variable>
@@ -23,18 +24,21 @@ class EngineThread {
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  // Errors of Engine::prepare, found here; `engine_closed` after close. What only the queue can refuse arrives as the
-  // sink's outcome: failed with code `queue_full`.
+  // Errors of Engine::prepare, found here; `engine_closed` after close. What only the queue can
+  // refuse arrives as the sink's outcome: failed with code `queue_full`.
   Result<RequestId> submit(GenerateOptions options, std::unique_ptr<Sink> sink);
-  Result<std::vector<RequestId>> submit_choices(GenerateOptions options, std::vector<std::unique_ptr<Sink>> sinks);
+  Result<std::vector<RequestId>> submit_choices(GenerateOptions options,
+                                                std::vector<std::unique_ptr<Sink>> sinks);
   void cancel(RequestId request, CancelReason reason);
-  void post(std::function<void(Engine&)> action);  // runs at the next boundary: flush the cache, hold, create a state
-  void wake();                                     // a paused sink has drained
-  void close();                                    // SCH-32: refuse new requests, end waiting ones, finish running ones
-  // close(), then up to `patience` for running rows, then cancels the rest with `engine_closed` and joins. Once.
+  void post(std::function<void(Engine&)>
+                action);  // runs at the next boundary: flush the cache, hold, create a state
+  void wake();            // a paused sink has drained
+  void close();           // SCH-32: refuse new requests, end waiting ones, finish running ones
+  // close(), then up to `patience` for running rows, then cancels the rest with `engine_closed` and
+  // joins. Once.
   void shutdown(Clock::Duration patience);
 
-  EngineSnapshot snapshot() const;                 // of the last boundary
+  EngineSnapshot snapshot() const;  // of the last boundary
   const ContextLimit& context_limit() const noexcept { return engine_->context_limit(); }
 
  private:
@@ -51,8 +55,8 @@ class EngineThread {
   bool has_news_ = false;
   bool is_closed_ = false;
   bool is_stopping_ = false;
-  bool is_dry_ = true;               // no request lives
-  std::thread thread_;               // last: it uses all of the above
+  bool is_dry_ = true;  // no request lives
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace kvasir::engine

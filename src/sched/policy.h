@@ -1,6 +1,7 @@
-// The planner's numbers (SCH-4, SCH-10…13), as arithmetic. Derivation of the progress rule: decode feeds at most max_rows
-// tokens, drafts stop at B − kPrefillReserve, and B ≥ max_rows + kPrefillReserve, so prefill always has at least
-// kPrefillReserve tokens; its share P is at least that too; of several rows the oldest gets at least kProgressTokens.
+// The planner's numbers (SCH-4, SCH-10…13), as arithmetic. Derivation of the progress rule: decode
+// feeds at most max_rows tokens, drafts stop at B − kPrefillReserve, and B ≥ max_rows +
+// kPrefillReserve, so prefill always has at least kPrefillReserve tokens; its share P is at least
+// that too; of several rows the oldest gets at least kProgressTokens.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +10,22 @@
 
 namespace kvasir::sched {
 
-inline constexpr std::uint64_t kPrefillReserve = 128;  // kept from drafts while a row prepares; least P
-inline constexpr std::uint64_t kProgressTokens = 64;   // what the oldest preparing row gets in every step
+inline constexpr std::uint64_t kPrefillReserve =
+    128;  // kept from drafts while a row prepares; least P
+inline constexpr std::uint64_t kProgressTokens =
+    64;  // what the oldest preparing row gets in every step
 
-inline constexpr std::string_view kStepBudgetError = "--max-step-tokens must be at least --batch + 128";
+inline constexpr std::string_view kStepBudgetError =
+    "--max-step-tokens must be at least --batch + 128";
 
-constexpr bool step_budget_is_enough(std::uint64_t max_step_tokens, std::uint64_t max_rows) noexcept {
+constexpr bool step_budget_is_enough(std::uint64_t max_step_tokens,
+                                     std::uint64_t max_rows) noexcept {
   return max_step_tokens >= max_rows + kPrefillReserve;
 }
 
 // What a preparing row counts for in its cohort: a long prompt leaves room for one joiner (SCH-4).
-constexpr std::uint64_t preparation_tokens(std::uint64_t remaining, std::uint64_t max_step_tokens) noexcept {
+constexpr std::uint64_t preparation_tokens(std::uint64_t remaining,
+                                           std::uint64_t max_step_tokens) noexcept {
   return std::min(remaining, max_step_tokens / 2);
 }
 

@@ -7,7 +7,8 @@ namespace kvasir::sched {
 Result<TokenSpan> next_prefill_span(const PrefillAsk& ask) {
   if (ask.position > ask.length || ask.chunk == 0)
     return invalid("invalid prefill position or chunk size");
-  std::uint64_t end = std::min(ask.length, ask.position + std::min({ask.chunk, ask.budget, ask.length}));
+  std::uint64_t end =
+      std::min(ask.length, ask.position + std::min({ask.chunk, ask.budget, ask.length}));
   for (const std::uint32_t boundary : ask.snapshot_at) {
     if (boundary == 0 || boundary > ask.length) return invalid("invalid prefill snapshot boundary");
     if (boundary > ask.position) end = std::min<std::uint64_t>(end, boundary);

@@ -17,7 +17,8 @@ using testing::ElementsAre;
 
 TEST(PrefillSpan, EndsAtTheLeastOfItsLimits_EXE_35) {
   const std::vector<std::uint32_t> boundaries{30, 10};
-  const auto end = [&](std::uint64_t position, std::uint64_t chunk, std::uint64_t budget, std::uint64_t transition) {
+  const auto end = [&](std::uint64_t position, std::uint64_t chunk, std::uint64_t budget,
+                       std::uint64_t transition) {
     return next_prefill_span({100, position, chunk, budget, boundaries, transition})->end;
   };
 
@@ -37,10 +38,14 @@ TEST(PrefillSpan, EndsAtTheLeastOfItsLimits_EXE_35) {
 TEST(PrefillSpan, RefusesBadNumbers_EXE_35) {
   const std::array<std::uint32_t, 1> zero{0}, beyond{101}, last{100};
 
-  EXPECT_EQ(next_prefill_span({100, 101, 1, 1, {}}).error().what, "invalid prefill position or chunk size");
-  EXPECT_EQ(next_prefill_span({100, 0, 0, 1, {}}).error().what, "invalid prefill position or chunk size");
-  EXPECT_EQ(next_prefill_span({100, 0, 1, 1, zero}).error().what, "invalid prefill snapshot boundary");
-  EXPECT_EQ(next_prefill_span({100, 0, 1, 1, beyond}).error().what, "invalid prefill snapshot boundary");
+  EXPECT_EQ(next_prefill_span({100, 101, 1, 1, {}}).error().what,
+            "invalid prefill position or chunk size");
+  EXPECT_EQ(next_prefill_span({100, 0, 0, 1, {}}).error().what,
+            "invalid prefill position or chunk size");
+  EXPECT_EQ(next_prefill_span({100, 0, 1, 1, zero}).error().what,
+            "invalid prefill snapshot boundary");
+  EXPECT_EQ(next_prefill_span({100, 0, 1, 1, beyond}).error().what,
+            "invalid prefill snapshot boundary");
   EXPECT_TRUE(next_prefill_span({100, 0, 1, 1, last}));
 }
 
@@ -58,7 +63,8 @@ TEST(WaitQueue, IsBoundedAndFirstInFirstOut_SCH_1) {
 }
 
 TEST(Admission, FollowsTheCohortRule_SCH_4) {
-  GroupView view{.active = 1, .preparing = 0, .queued = 1, .max_rows = 4, .max_preparation_tokens = 512};
+  GroupView view{
+      .active = 1, .preparing = 0, .queued = 1, .max_rows = 4, .max_preparation_tokens = 512};
   view.next_tokens = 1'000'000;
   EXPECT_TRUE(may_admit(view)) << "nothing prepares: the head goes, whatever its size (SCH-5)";
 
@@ -91,7 +97,11 @@ StepPlanner planner(std::uint32_t rows, std::uint32_t b, std::uint32_t p) {
 }
 
 PlanRow active(std::uint64_t id, std::uint32_t drafts = 0) {
-  PlanRow row{.request = {id}, .phase = RowPhase::active, .position = 100, .length = 50, .prefill_chunk = 2048};
+  PlanRow row{.request = {id},
+              .phase = RowPhase::active,
+              .position = 100,
+              .length = 50,
+              .prefill_chunk = 2048};
   row.n_drafts = drafts;
   return row;
 }
@@ -138,7 +148,8 @@ TEST(StepPlanner, SharesPrefillAndGivesWhatIsLeftToTheOldest_SCH_11) {
   EXPECT_THAT(sizes(plan), ElementsAre(256, 256));
   planner(8, 512, 128).plan(std::vector{preparing(1, 1000), preparing(2, 100)}, plan);
   EXPECT_THAT(sizes(plan), ElementsAre(412, 100));
-  planner(8, 512, 128).plan(std::vector{active(9), preparing(1, 1000), preparing(2, 10), preparing(3, 90)}, plan);
+  planner(8, 512, 128)
+      .plan(std::vector{active(9), preparing(1, 1000), preparing(2, 10), preparing(3, 90)}, plan);
   EXPECT_THAT(sizes(plan), ElementsAre(1, 64, 10, 54));
 }
 
@@ -193,7 +204,8 @@ TEST(StepPlanner, KeepsItsInvariantsOnRandomRows_SCH_10_13) {
     std::vector<PlanRow> rows;
     for (std::uint64_t i = 0; i < max_rows; ++i) {
       const std::uint32_t length = 71 + random() % 900;
-      rows.push_back(random() % 2 ? active(i, random() % 20) : preparing(i, length, random() % length));
+      rows.push_back(random() % 2 ? active(i, random() % 20)
+                                  : preparing(i, length, random() % length));
       rows.back().is_paused = random() % 4 == 0;
       if (random() % 3 == 0) rows.back().snapshot_at = boundary;
     }
@@ -216,7 +228,8 @@ TEST(StepPlanner, KeepsItsInvariantsOnRandomRows_SCH_10_13) {
         ASSERT_EQ(fed[row.request.value] > 0, !row.is_paused);
       } else if (is_oldest) {
         is_oldest = false;
-        const std::uint64_t allowed = next_prefill_span({row.length, row.position, 2048, 64, row.snapshot_at})->size();
+        const std::uint64_t allowed =
+            next_prefill_span({row.length, row.position, 2048, 64, row.snapshot_at})->size();
         ASSERT_GE(fed[row.request.value], allowed);
       }
     }

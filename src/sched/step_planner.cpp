@@ -51,18 +51,20 @@ void StepPlanner::plan(std::span<const PlanRow> rows, StepPlan& plan) {
   std::uint64_t used = plan_decode(rows, plan);
   const std::uint64_t reserve = draft_reserve(is_anyone_preparing);
   used = plan_drafts(rows, limits_.max_step_tokens - reserve, used, plan);
-  plan_prefill(rows,
-               prefill_budget(limits_.max_step_tokens, used, is_anyone_active, limits_.prefill_share),
-               plan);
+  plan_prefill(
+      rows, prefill_budget(limits_.max_step_tokens, used, is_anyone_active, limits_.prefill_share),
+      plan);
 }
 
 std::uint64_t StepPlanner::plan_decode(std::span<const PlanRow> rows, StepPlan& plan) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const PlanRow& row = rows[i];
     if (row.phase == RowPhase::completing) {
-      plan.rows.push_back({row.request, row.position, row.position + 1, SpanKind::completion, 0, WantedLogits::none});
+      plan.rows.push_back({row.request, row.position, row.position + 1, SpanKind::completion, 0,
+                           WantedLogits::none});
     } else if (row.phase == RowPhase::active && !row.is_paused) {
-      plan.rows.push_back({row.request, row.position, row.position + 1, SpanKind::decode, 0, WantedLogits::last});
+      plan.rows.push_back(
+          {row.request, row.position, row.position + 1, SpanKind::decode, 0, WantedLogits::last});
     } else {
       continue;
     }
@@ -80,7 +82,8 @@ std::uint64_t StepPlanner::plan_drafts(std::span<const PlanRow> rows,
     has_given = false;
     for (std::size_t i = 0; i < plan.rows.size() && used < limit; ++i) {
       PlannedRow& planned = plan.rows[i];
-      if (planned.kind != SpanKind::decode || planned.drafts >= rows[decoding_[i]].n_drafts) continue;
+      if (planned.kind != SpanKind::decode || planned.drafts >= rows[decoding_[i]].n_drafts)
+        continue;
       ++planned.drafts;
       ++planned.end;
       planned.wanted = WantedLogits::all;
@@ -91,10 +94,13 @@ std::uint64_t StepPlanner::plan_drafts(std::span<const PlanRow> rows,
   return used;
 }
 
-void StepPlanner::plan_prefill(std::span<const PlanRow> rows, std::uint64_t budget, StepPlan& plan) {
+void StepPlanner::plan_prefill(std::span<const PlanRow> rows,
+                               std::uint64_t budget,
+                               StepPlan& plan) {
   if (preparing_.empty()) return;
   const PlanRow& oldest = rows[preparing_.front()];
-  const std::uint64_t first = span_of(oldest, oldest.position, oldest_share(budget, preparing_.size() == 1)).size();
+  const std::uint64_t first =
+      span_of(oldest, oldest.position, oldest_share(budget, preparing_.size() == 1)).size();
   const std::size_t oldest_at = plan.rows.size();
   plan.rows.push_back({});  // filled below, when it is known what the others leave
   std::uint64_t left = budget - first;

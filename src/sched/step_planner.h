@@ -1,6 +1,7 @@
-// StepPlanner: which rows feed how many tokens in the next step (SCH-10…14, SCH-18): decode rows first, then drafts round
-// robin, then prefill in admission order. Pure but for reused buffers: plan changes no row. O(rows) and one more pass per
-// draft; allocates nothing once warm. Engine thread only.
+// StepPlanner: which rows feed how many tokens in the next step (SCH-10…14, SCH-18): decode rows
+// first, then drafts round robin, then prefill in admission order. Pure but for reused buffers:
+// plan changes no row. O(rows) and one more pass per draft; allocates nothing once warm. Engine
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,12 @@ enum class RowPhase : std::uint8_t {
 struct PlanRow {
   RequestId request;
   RowPhase phase = RowPhase::preparing;
-  bool is_paused = false;                      // SCH-43
-  bool wants_prompt_logits = false;            // EXE-36
-  std::uint64_t position = 0;                  // tokens in its state
-  std::uint64_t length = 0;                    // of the prompt
+  bool is_paused = false;            // SCH-43
+  bool wants_prompt_logits = false;  // EXE-36
+  std::uint64_t position = 0;        // tokens in its state
+  std::uint64_t length = 0;          // of the prompt
   std::uint32_t prefill_chunk = 0;
-  std::uint32_t n_drafts = 0;                  // proposed and within SPEC-11's other limits
+  std::uint32_t n_drafts = 0;  // proposed and within SPEC-11's other limits
   std::span<const std::uint32_t> snapshot_at = {};
   std::uint64_t transition = kNoTransition;
 };
@@ -52,7 +53,10 @@ class StepPlanner {
  private:
   explicit StepPlanner(const PlannerLimits& limits) : limits_(limits) {}
   std::uint64_t plan_decode(std::span<const PlanRow> rows, StepPlan& plan);
-  std::uint64_t plan_drafts(std::span<const PlanRow> rows, std::uint64_t limit, std::uint64_t used, StepPlan& plan);
+  std::uint64_t plan_drafts(std::span<const PlanRow> rows,
+                            std::uint64_t limit,
+                            std::uint64_t used,
+                            StepPlan& plan);
   void plan_prefill(std::span<const PlanRow> rows, std::uint64_t budget, StepPlan& plan);
 
   PlannerLimits limits_;

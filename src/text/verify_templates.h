@@ -12,7 +12,7 @@
 
 namespace kvasir::text {
 
-struct VerifySummary {
+struct TemplateSummary {
   std::size_t n_templates = 0;
   std::size_t n_equal = 0, n_texts = 0;     // renderings equal byte for byte, of those that have a text
   std::size_t n_failed = 0, n_errors = 0;   // renderings that failed, of those that must
@@ -31,7 +31,7 @@ using DifferenceSink = std::function<void(const VerifyDifference&)>;
 
 // cases: JSON as `{"now", "defaults", "conversations", "renders"}`, plain or .xz. Each template is TEMPLATEDIR/NAME or
 // TEMPLATEDIR/NAME.jinja; a missing one is an error, as are unreadable cases. Differences go to `report` (may be empty).
-Result<VerifySummary> verify_templates(const std::filesystem::path& template_dir,
+Result<TemplateSummary> verify_templates(const std::filesystem::path& template_dir,
                                        const std::filesystem::path& cases_json,
                                        const DifferenceSink& report = {});
 

@@ -11,7 +11,7 @@
 
 namespace kvasir::text {
 
-struct VerifySummary {
+struct TokenizerSummary {
   std::size_t n_tokenizers = 0;
   std::size_t n_cases = 0;
   std::size_t n_differ = 0;  // cases with any difference; a tokenizer that does not load: all its cases
@@ -21,7 +21,7 @@ struct VerifySummary {
 // NAME.json[.xz] its cases; tokenizer_dir may also be one such NAME folder itself. tokenizer_config.json is not used:
 // the references are of the tokenizer alone. `report` gets a line a tokenizer, and one for its first difference.
 // Errors: not_found when there is no tokenizer with cases, or a cases file is damaged.
-Result<VerifySummary> verify_tokenizers(const std::filesystem::path& tokenizer_dir,
+Result<TokenizerSummary> verify_tokenizers(const std::filesystem::path& tokenizer_dir,
                                         const std::filesystem::path& cases_dir,
                                         const std::function<void(std::string_view line)>& report);
 

@@ -1,1 +1,108 @@
+// Attention: close to ref:mirror, and a query's bits independent of blocks, chunks, other rows, threads, instruction set.
 #include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/cpu/testing/kv.h"
+
+namespace kvasir::backend::cpu::testing {
+namespace {
+
+struct Named {
+  const char* name;
+  AttentionCase c;
+};
+
+const Named kCases[] = {
+    {"bf16", {}},
+    {"f32", {.type = DType::f32}},
+    {"window", {.window = 40, .lengths = {170}}},
+    {"window_beyond_tiles", {.window = 100, .type = DType::f32, .lengths = {300}}},
+    {"softcap", {.softcap = 2.0f}},
+    {"sinks", {.window = 70, .sinks = true}},
+    {"one_query_head_a_key_head", {.n_heads = 2, .head_dim = 80}},
+    {"wide_heads", {.n_heads = 4, .n_kv_heads = 1, .head_dim = 256, .lengths = {90}}},
+    {"narrow_heads", {.n_heads = 8, .n_kv_heads = 1, .head_dim = 8}},
+    {"half_vectors", {.n_heads = 3, .n_kv_heads = 3, .head_dim = 24, .type = DType::f32}},
+    {"three_rows", {.lengths = {70, 3, 129}}},
+};
+
+class Attention : public ::testing::TestWithParam<Named> {
+ protected:
+  std::mt19937 rng_{5};
+  Activations in_ = draw(GetParam().c, rng_);
+};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Attention, ::testing::ValuesIn(kCases), [](const auto& i) { return i.param.name; });
+
+double worst_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(worst, d);
+  }
+  return worst;
+}
+
+// Scores differ by a few ulp, so a probability may round to the neighbouring bf16: values of size 4 weighed by weights
+// that sum to 1, one part in 2^9 off where they do.
+TEST_P(Attention, FollowsTheMirror) {
+  const auto cpu = make(), mirror = make_mirror();
+
+  const auto got = attend_all(*cpu, GetParam().c, in_), expected = attend_all(*mirror, GetParam().c, in_);
+
+  EXPECT_LE(worst_difference(got, expected), GetParam().c.type == DType::f32 ? 4e-6 : 4e-3);
+}
+
+// docs/numerics.md: operands rounded to bf16 move a score by 2^-8 |q| |k| scale at most, here far less.
+TEST_P(Attention, IsCloseToTheOracle) {
+  const auto cpu = make(), oracle = make_oracle();
+
+  const auto got = attend_all(*cpu, GetParam().c, in_), expected = attend_all(*oracle, GetParam().c, in_);
+
+  EXPECT_LE(worst_difference(got, expected), GetParam().c.type == DType::f32 ? 4e-6 : 4e-2);
+}
+
+TEST_P(Attention, BitsDoNotDependOnBlocksOrChunks) {
+  const auto cpu = make();
+  const auto expected = attend_all(*cpu, GetParam().c, in_);
+  for (const std::uint32_t block : {8u, 64u, 256u}) {
+    for (const std::uint32_t chunk : {0u, 1u, 7u, 64u, 100u}) {
+      AttentionCase c = GetParam().c;
+      c.block_tokens = block;
+      c.chunk = chunk;
+      EXPECT_TRUE(same_bits(attend_all(*cpu, c, in_), expected)) << "blocks of " << block << ", chunks of " << chunk;
+    }
+  }
+}
+
+TEST_P(Attention, BitsDoNotDependOnThreads) {
+  const auto one = make(1), three = make(3);
+
+  EXPECT_TRUE(same_bits(attend_all(*one, GetParam().c, in_), attend_all(*three, GetParam().c, in_)));
+}
+
+TEST_P(Attention, IsTheSameOnEveryInstructionSet) {
+  if (!cpu_supports(Isa::avx512)) GTEST_SKIP() << "the CPU lacks AVX-512";
+  const auto fast = make(2, Isa::avx512), plain = make(2, Isa::portable);
+
+  EXPECT_TRUE(same_bits(attend_all(*fast, GetParam().c, in_), attend_all(*plain, GetParam().c, in_)));
+}
+
+TEST(AttentionRows, DoNotTouchEachOther) {
+  std::mt19937 rng(9);
+  const AttentionCase both{.lengths = {70, 90}};
+  Activations in = draw(both, rng);
+  const auto cpu = make();
+  const auto clean = attend_all(*cpu, both, in);
+  in.k[(70 + 5) * 2 * 64] = std::nanf("");  // a key of the second row
+
+  const auto got = attend_all(*cpu, both, in);
+
+  EXPECT_EQ(std::memcmp(got.data(), clean.data(), (70 + 5) * std::size_t{6} * 64 * sizeof(float)), 0);
+  EXPECT_TRUE(std::isnan(got[(70 + 5) * std::size_t{6} * 64]));
+  EXPECT_TRUE(std::isnan(got.back() + got[(159) * std::size_t{6} * 64]));
+}
+
+}  // namespace
+}  // namespace kvasir::backend::cpu::testing

@@ -31,9 +31,8 @@ void free_memory(void*, std::byte* data, std::size_t) noexcept { std::free(data)
 
 const KernelTable& kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
-  if (isa == Isa::automatic) isa = cpu_supports(Isa::avx512) ? Isa::avx512 : cpu_supports(Isa::avx2) ? Isa::avx2 : Isa::portable;
+  if (isa == Isa::automatic) isa = cpu_supports(Isa::avx512) ? Isa::avx512 : Isa::portable;
   if (isa == Isa::avx512) return kAvx512Kernels;
-  if (isa == Isa::avx2) return kAvx2Kernels;
 #endif
   static_cast<void>(isa);
   return kPortableKernels;
@@ -79,9 +78,7 @@ bool cpu_supports(Isa isa) noexcept {
   if (isa == Isa::automatic || isa == Isa::portable) return true;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (isa == Isa::avx2) return avx2;
-  return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #else
   return false;

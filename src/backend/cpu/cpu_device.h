@@ -11,7 +11,7 @@
 
 namespace kvasir::backend::cpu {
 
-enum class Isa : std::uint8_t { automatic, portable, avx2, avx512 };
+enum class Isa : std::uint8_t { automatic, portable, avx512 };
 
 struct CpuOptions {
   int n_threads = 1;

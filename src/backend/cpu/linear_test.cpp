@@ -1,1 +1,138 @@
+// Matrix products: equal to ref:mirror bit for bit, for every weight type, and independent of everything but the row.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/testing/weights.h"
+
+namespace kvasir::backend::cpu::testing {
+namespace {
+
+class Linear : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::mt19937 rng_{17};
+  std::uint32_t block() const { return static_cast<std::uint32_t>(codec::info(*codec::find_weight_type(GetParam())).block); }
+  // An odd number of blocks; dense: a K that fills no step.
+  std::uint32_t n_in() const { return block() == 1 ? 197 : block() < 256 ? 5 * block() : 256; }
+};
+
+INSTANTIATE_TEST_SUITE_P(AllTypes, Linear, ::testing::ValuesIn(all_types()), [](const auto& i) { return i.param; });
+
+TEST_P(Linear, EqualsTheMirrorBitForBitAtAnyNumberOfRows) {
+  const StoredWeight stored(GetParam(), 45, n_in(), rng_);
+  const auto cpu = make(), mirror = make_mirror();
+  const auto bias = random_floats(45, rng_);
+  for (const bool exact : {false, true}) {
+    const auto w = *cpu->pack(stored.view(), {.exact_f32 = exact});
+    const auto w_mirror = *mirror->pack(stored.view(), {.exact_f32 = exact});
+    for (const std::uint32_t m : {1u, 2u, 3u, 5u, 16u, 17u, 33u, 64u, 200u}) {
+      const auto x = random_floats(std::size_t{m} * n_in(), rng_);
+
+      const auto got = product(*cpu, *w, x, bias.data());
+
+      EXPECT_TRUE(same_bits(got, product(*mirror, *w_mirror, x, bias.data()))) << m << " rows, exact " << exact;
+    }
+  }
+}
+
+TEST_P(Linear, RowsDoNotDependOnOtherRowsOrThreads) {
+  const StoredWeight stored(GetParam(), 200, n_in(), rng_);
+  const auto one = make(1), two = make(2), three = make(3);
+  const auto w = *one->pack(stored.view(), {});
+  const auto x = random_floats(std::size_t{300} * n_in(), rng_);
+  const auto all = product(*two, *w, x);
+
+  EXPECT_TRUE(same_bits(all, product(*one, *w, x)));
+  EXPECT_TRUE(same_bits(all, product(*three, *w, x)));
+  for (const std::size_t m : {1u, 2u, 3u, 4u, 5u, 7u, 64u}) {
+    for (const std::size_t first : {0u, 1u, 130u}) {
+      const auto at = [&](const auto& v, std::size_t n) {
+        return std::vector<float>(v.begin() + static_cast<std::ptrdiff_t>(first * n), v.begin() + static_cast<std::ptrdiff_t>((first + m) * n));
+      };
+      EXPECT_TRUE(same_bits(product(*two, *w, at(x, n_in())), at(all, 200))) << m << " rows from " << first;
+    }
+  }
+}
+
+TEST_P(Linear, IsTheSameOnEveryInstructionSet) {
+  if (!cpu_supports(Isa::avx512)) GTEST_SKIP() << "the CPU lacks AVX-512";
+  const StoredWeight stored(GetParam(), 70, n_in(), rng_);
+  const auto fast = make(2, Isa::avx512), plain = make(1, Isa::portable);
+  const auto w = *fast->pack(stored.view(), {});
+  for (const std::size_t m : {1u, 4u, 9u}) {
+    const auto x = random_floats(m * n_in(), rng_);
+    EXPECT_TRUE(same_bits(product(*fast, *w, x), product(*plain, *w, x))) << m << " rows";
+  }
+}
+
+// docs/numerics.md: |error| <= Σ |w| |x| · (u_x + (K/2 + K/32 + 3) u), u_x = 2^-8 when x is rounded (and as much again
+// when w is), u = 2^-24.
+TEST_P(Linear, IsWithinTheDerivedBoundOfTheOracle) {
+  const StoredWeight stored(GetParam(), 40, n_in(), rng_);
+  const auto cpu = make(), oracle = make_oracle();
+  const auto x = random_floats(std::size_t{6} * n_in(), rng_);
+  for (const bool exact : {false, true}) {
+    const auto got = product(*cpu, **cpu->pack(stored.view(), {.exact_f32 = exact}), x);
+    const auto expected = product(*oracle, **oracle->pack(stored.view(), {}), x);
+    std::vector<float> w(n_in());
+    const codec::WeightTypeInfo& info = codec::info(*codec::find_weight_type(GetParam()));
+    std::vector<std::int16_t> codes(n_in());
+    std::vector<float> scales(n_in()), biases(n_in());
+    for (std::size_t o = 0; o < 40; ++o) {
+      stored.view().decode(o, w.data());
+      if (info.quantized) codec::unpack_row(stored.view().type, stored.view().row(o), n_in(), codes.data(), scales.data(), biases.data());
+      for (std::size_t r = 0; r < 6; ++r) {
+        double size = 0;
+        for (std::size_t k = 0; k < n_in(); ++k) {
+          double magnitude = std::abs(static_cast<double>(w[k]));
+          if (info.quantized) {
+            magnitude = std::abs(static_cast<double>(codes[k]) * static_cast<double>(scales[k / info.group])) + std::abs(static_cast<double>(biases[k / info.group]));
+          }
+          size += magnitude * std::abs(static_cast<double>(x[r * n_in() + k]));
+        }
+        const double u = std::ldexp(1.0, -24), k = n_in();
+        const double bound = size * ((exact ? 0.0 : 2 * std::ldexp(1.0, -8)) + (k / 2 + k / 16 + 3) * u);
+        EXPECT_LE(std::abs(static_cast<double>(got[r * 40 + o]) - static_cast<double>(expected[r * 40 + o])), bound);
+      }
+    }
+  }
+}
+
+TEST_P(Linear, EmbeddingsAreTheStoredValues) {
+  const StoredWeight stored(GetParam(), 50, n_in(), rng_);
+  const auto cpu = make();
+  const auto w = *cpu->pack(stored.view(), {.exact_f32 = true});
+  const std::vector<std::uint32_t> tokens{49, 0, 31, 32, 7};
+  std::vector<float> out(tokens.size() * n_in()), expected(n_in());
+
+  cpu->ops().embed(*cpu, {.tokens = tokens, .table = w.get(), .scale = 2.0f, .out = mat_view(out.data(), 5, n_in())});
+
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    stored.view().decode(tokens[t], expected.data());
+    for (std::size_t i = 0; i < n_in(); ++i) ASSERT_EQ(out[t * n_in() + i], 2.0f * expected[i]) << t << " " << i;
+  }
+}
+
+TEST(LinearNaN, StaysInItsRow) {
+  std::mt19937 rng{3};
+  const StoredWeight stored("q4_0", 64, 64, rng);
+  const auto cpu = make();
+  const auto w = *cpu->pack(stored.view(), {});
+  auto x = random_floats(std::size_t{9} * 64, rng);
+  const auto clean = product(*cpu, *w, x);
+  x[4 * 64 + 11] = std::nanf("");
+
+  const auto got = product(*cpu, *w, x);
+
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (i / 64 == 4) {
+      EXPECT_TRUE(std::isnan(got[i]));
+    } else {
+      EXPECT_EQ(got[i], clean[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::backend::cpu::testing

@@ -21,7 +21,8 @@ void Engine::admit(StepReport& report) {
 }
 
 std::string_view Engine::namespace_of(const Request& request) const noexcept {
-  return request.options.cache_namespace.empty() ? options_.cache_namespace : request.options.cache_namespace;
+  return request.options.cache_namespace.empty() ? options_.cache_namespace
+                                                 : request.options.cache_namespace;
 }
 
 GroupView Engine::group_view() const {
@@ -32,7 +33,8 @@ GroupView Engine::group_view() const {
   view.is_held = n_holds_ > 0;
   view.is_closed = is_closed_;
   for (const Request* request : rows_) {
-    const bool is_preparing = request->stage == Stage::preparing || request->stage == Stage::waiting;
+    const bool is_preparing =
+        request->stage == Stage::preparing || request->stage == Stage::waiting;
     ++(is_preparing ? view.preparing : view.active);
     if (request->stage != Stage::preparing) continue;
     const std::uint64_t remaining = request->prompt().size() - parts_.store->length(*request->row);
@@ -44,13 +46,14 @@ GroupView Engine::group_view() const {
   const Request* leader = head.leader ? find(*head.leader) : nullptr;
   if (leader && leader->stage == Stage::preparing) return view;  // feeds nothing of its own
   const bool may_reuse = parts_.cache && head.options.prompt_cache && head.owns_state();
-  const std::uint64_t cached = may_reuse ? parts_.cache->usable_length(head.prompt(), namespace_of(head)) : 0;
+  const std::uint64_t cached =
+      may_reuse ? parts_.cache->usable_length(head.prompt(), namespace_of(head)) : 0;
   view.next_tokens = head.prompt().size() - cached;
   return view;
 }
 
-// False: the head does not fit now and waits, unchanged. A row that runs alone is always admitted (SCH-20): submission has
-// checked that it fits, and everything cached can go.
+// False: the head does not fit now and waits, unchanged. A row that runs alone is always admitted
+// (SCH-20): submission has checked that it fits, and everything cached can go.
 bool Engine::start(Request& request) {
   const std::vector<sched::BlockDemand> running = running_demand();
   const Request* leader = request.leader ? find(*request.leader) : nullptr;
@@ -79,8 +82,10 @@ bool Engine::start(Request& request) {
   request.session.seed_history(request.prompt(), {});
   if (request.options.draft && request.options.n_draft_tokens > 0) {
     Result<std::unique_ptr<DraftSource>> source = request.options.draft->open();
-    if (source) request.draft = *std::move(source);
-    else log::warning("draft source not opened: " + source.error().what);
+    if (source)
+      request.draft = *std::move(source);
+    else
+      log::warning("draft source not opened: " + source.error().what);
   }
   return true;
 }
@@ -88,19 +93,23 @@ bool Engine::start(Request& request) {
 // Gives the request a row, from the longest cached prefix there is (SCH-6).
 bool Engine::take_prefix(Request& request, std::span<const sched::BlockDemand> running) {
   kv::KvStore& store = *parts_.store;
-  const bool may_reuse = parts_.cache && request.options.prompt_cache && !request.options.prompt_logprobs;
+  const bool may_reuse =
+      parts_.cache && request.options.prompt_cache && !request.options.prompt_logprobs;
   if (may_reuse && !running.empty()) {
     // What a hit could spare at most; if that is not enough there is no need to take it.
-    const std::uint32_t usable = parts_.cache->usable_length(request.prompt(), namespace_of(request));
+    const std::uint32_t usable =
+        parts_.cache->usable_length(request.prompt(), namespace_of(request));
     std::vector<sched::BlockDemand> rows(running.begin(), running.end());
     add_demand(request, rows);
     for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool)
-      rows[running.size() + pool].held = store.projected_blocks(pool, usable, options_.max_step_tokens);
+      rows[running.size() + pool].held =
+          store.projected_blocks(pool, usable, options_.max_step_tokens);
     if (!demand_fits(rows)) return false;
   }
   request.row = store.create_row();
   if (may_reuse) {
-    if (std::optional<cache::PrefixHit> hit = parts_.cache->take(request.prompt(), namespace_of(request))) {
+    if (std::optional<cache::PrefixHit> hit =
+            parts_.cache->take(request.prompt(), namespace_of(request))) {
       store.adopt(*request.row, std::move(hit->state));
       request.retain = std::move(hit->retain);
       request.is_pinning = true;
@@ -121,7 +130,8 @@ void Engine::add_demand(const Request& request, std::vector<sched::BlockDemand>&
   for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool) {
     // One block a table, for the copy of a shared tail: a row of one token has one block a table.
     const std::size_t spare = store.projected_blocks(pool, 1, 1);
-    out.push_back({store.projected_blocks(pool, request.n_total(), options_.max_step_tokens), 0, spare});
+    out.push_back(
+        {store.projected_blocks(pool, request.n_total(), options_.max_step_tokens), 0, spare});
   }
   if (!request.row) return;
   std::vector<kv::KvBlockRef> blocks;
@@ -141,13 +151,15 @@ bool Engine::demand_fits(std::span<const sched::BlockDemand> rows) const {
   for (std::size_t pool = 0; pool < n_pools; ++pool) {
     of_pool.clear();
     for (std::size_t i = pool; i < rows.size(); i += n_pools) of_pool.push_back(rows[i]);
-    if (!sched::budget_allows(of_pool, parts_.store->available_blocks(static_cast<std::uint32_t>(pool))))
+    if (!sched::budget_allows(of_pool,
+                              parts_.store->available_blocks(static_cast<std::uint32_t>(pool))))
       return false;
   }
   return true;
 }
 
-bool Engine::budget_allows(std::span<const sched::BlockDemand> running, const Request& request) const {
+bool Engine::budget_allows(std::span<const sched::BlockDemand> running,
+                           const Request& request) const {
   std::vector<sched::BlockDemand> rows(running.begin(), running.end());
   add_demand(request, rows);
   return demand_fits(rows);

@@ -49,20 +49,20 @@ struct Request {
 
   Stage stage = Stage::queued;
   std::optional<CancelReason> cancelled;
-  std::optional<End> end;              // set once; the request leaves at this boundary
-  std::optional<RequestId> leader;     // another choice whose prefill this one shares
-  std::optional<KvRowId> row;          // its KV: its own, or options.state
-  cache::Retain retain;                // pins the prefix it started from
+  std::optional<End> end;           // set once; the request leaves at this boundary
+  std::optional<RequestId> leader;  // another choice whose prefill this one shares
+  std::optional<KvRowId> row;       // its KV: its own, or options.state
+  cache::Retain retain;             // pins the prefix it started from
   bool is_pinning = false;
 
-  std::vector<TokenId> emitted;        // given to the sink, the last of them not in the state (EXE-9)
-  bool is_pending_in_history = true;   // the last emitted token was pushed to the session
-  bool is_first_unforwarded = false;   // EXE-8: delivered once, its row has not gone on yet
+  std::vector<TokenId> emitted;  // given to the sink, the last of them not in the state (EXE-9)
+  bool is_pending_in_history = true;  // the last emitted token was pushed to the session
+  bool is_first_unforwarded = false;  // EXE-8: delivered once, its row has not gone on yet
   bool is_stopped_by_sink = false;
-  std::uint32_t n_prompt_reported = 0; // prompt logprobs given to the sink
+  std::uint32_t n_prompt_reported = 0;  // prompt logprobs given to the sink
 
-  std::vector<TokenId> drafts;         // proposed for this step
-  std::vector<TokenId> draft_feed;     // what the source has not seen (SPEC-3)
+  std::vector<TokenId> drafts;      // proposed for this step
+  std::vector<TokenId> draft_feed;  // what the source has not seen (SPEC-3)
 
   Stats stats;
   Clock::Duration admitted_at{};
@@ -98,20 +98,22 @@ struct Request {
 // A row's part of a step: where its logits are, what was sampled, what the consumer said.
 struct RowWork {
   Request* request = nullptr;
-  std::optional<std::size_t> span;       // index in the plan; none: a choice riding on its leader's prefill
+  std::optional<std::size_t>
+      span;  // index in the plan; none: a choice riding on its leader's prefill
   SpanKind kind = SpanKind::prefill;
   std::uint64_t begin = 0, end = 0;
-  std::size_t first_logit = 0;           // among the step's wanted rows
+  std::size_t first_logit = 0;  // among the step's wanted rows
   std::size_t n_logits = 0;
-  bool samples = false;                  // from its last logits; a decode row from all of them
+  bool samples = false;  // from its last logits; a decode row from all of them
   DraftAcceptance walk;
-  std::vector<Logprobs> logprobs;        // [emitted] when captured
+  std::vector<Logprobs> logprobs;  // [emitted] when captured
   std::vector<Logprobs> prompt_logprobs;
   std::uint32_t n_delivered = 0;
-  std::uint32_t keep = 0;                // tokens of the span that stay
+  std::uint32_t keep = 0;  // tokens of the span that stay
 };
 
-// Restores the samplers and constraints of a step's rows unless committed: an aborted step leaves them as before it.
+// Restores the samplers and constraints of a step's rows unless committed: an aborted step leaves
+// them as before it.
 class RequestTxn {
  public:
   explicit RequestTxn(std::vector<RowWork>& work) {
@@ -119,7 +121,8 @@ class RequestTxn {
     for (RowWork& row : work) {
       Request& request = *row.request;
       const std::size_t constraint = request.constraint ? request.constraint->snapshot() : 0;
-      marks_.push_back({&request, request.session.snapshot(), constraint, request.is_pending_in_history});
+      marks_.push_back(
+          {&request, request.session.snapshot(), constraint, request.is_pending_in_history});
     }
   }
   RequestTxn(const RequestTxn&) = delete;

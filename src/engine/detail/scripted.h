@@ -1,6 +1,7 @@
-// What the engine's tests run against: an executor whose "model" is a hash of the row's tokens, read back through the KV
-// views, so that any mistake with blocks, positions or windows shows in the output; a sink that plays a script; and the
-// naive model: the same hash over a plain vector. Tests only.
+// What the engine's tests run against: an executor whose "model" is a hash of the row's tokens,
+// read back through the KV views, so that any mistake with blocks, positions or windows shows in
+// the output; a sink that plays a script; and the naive model: the same hash over a plain vector.
+// Tests only.
 #pragma once
 
 #include <bit>
@@ -52,8 +53,8 @@ struct FakeExecutor final : Executor {
   KvList list{{1, 8, 0}, {1, 8, kWindow}, {1, 8, 0}};
   std::uint32_t n_positions = 4096;
   std::uint32_t n_calls = 0;
-  std::optional<std::uint32_t> fails_at;      // index of the call
-  std::optional<TokenId> nan_token;           // rows whose first token it is get NaN
+  std::optional<std::uint32_t> fails_at;  // index of the call
+  std::optional<TokenId> nan_token;       // rows whose first token it is get NaN
   std::vector<std::string>* trace = nullptr;
   std::vector<std::size_t> step_sizes;
   std::vector<std::size_t> wanted_sizes;
@@ -78,20 +79,24 @@ struct FakeExecutor final : Executor {
  private:
   static std::size_t slot(const KvLayerView& layer, const KvRowView& row, std::uint32_t position) {
     KVASIR_CHECK(position >= row.first_position) << "reads a released position";
-    return layer.offset(row.blocks[position / layer.block_tokens], 0, position % layer.block_tokens);
+    return layer.offset(row.blocks[position / layer.block_tokens], 0,
+                        position % layer.block_tokens);
   }
   static void write(const KvLayerView& layer, const StepBatch& batch) {
     for (const KvRowView& row : layer.rows) {
       for (std::uint32_t i = 0; i < row.n_new; ++i) {
         const std::uint32_t position = row.length + i;
-        KVASIR_CHECK(batch.positions[row.first_token + i] == position) << "positions disagree with the KV";
+        KVASIR_CHECK(batch.positions[row.first_token + i] == position)
+            << "positions disagree with the KV";
         const std::size_t at = slot(layer, row, position);
         std::memcpy(layer.k + at, &batch.tokens[row.first_token + i], 4);
         std::memcpy(layer.v + at, &position, 4);
       }
     }
   }
-  static std::uint32_t read(const KvLayerView& layer, const KvRowView& row, std::uint32_t position) {
+  static std::uint32_t read(const KvLayerView& layer,
+                            const KvRowView& row,
+                            std::uint32_t position) {
     const std::size_t at = slot(layer, row, position);
     std::uint32_t token = 0, stored = 0;
     std::memcpy(&token, layer.k + at, 4);
@@ -101,8 +106,10 @@ struct FakeExecutor final : Executor {
   }
   static std::uint64_t fold(const KvLayerView& layer, std::size_t row, std::uint32_t position) {
     std::uint64_t hash = 1;
-    const std::uint32_t first = layer.window > 0 && position >= layer.window ? position - layer.window + 1 : 0;
-    for (std::uint32_t p = first; p <= position; ++p) hash = mix(hash, read(layer, layer.rows[row], p));
+    const std::uint32_t first =
+        layer.window > 0 && position >= layer.window ? position - layer.window + 1 : 0;
+    for (std::uint32_t p = first; p <= position; ++p)
+      hash = mix(hash, read(layer, layer.rows[row], p));
     return hash;
   }
   void append_logits(const StepBatch& batch, std::uint32_t index) {
@@ -110,9 +117,12 @@ struct FakeExecutor final : Executor {
     std::size_t row = 0;
     while (index >= full.rows[row].first_token + full.rows[row].n_new) ++row;
     const std::uint32_t position = batch.positions[index];
-    KVASIR_CHECK(fold(full, row, position) == fold(batch.kv[2], row, position)) << "layers disagree";
-    std::vector<float> values = logits_of(fold(full, row, position), fold(batch.kv[1], row, position));
-    if (nan_token && read(full, full.rows[row], 0) == *nan_token) values[7] = std::numeric_limits<float>::quiet_NaN();
+    KVASIR_CHECK(fold(full, row, position) == fold(batch.kv[2], row, position))
+        << "layers disagree";
+    std::vector<float> values =
+        logits_of(fold(full, row, position), fold(batch.kv[1], row, position));
+    if (nan_token && read(full, full.rows[row], 0) == *nan_token)
+      values[7] = std::numeric_limits<float>::quiet_NaN();
     logits.insert(logits.end(), values.begin(), values.end());
   }
 };
@@ -123,7 +133,7 @@ struct Record {
   std::vector<Logprobs> logprobs;
   std::vector<Logprobs> prompt_logprobs;
   std::vector<Outcome> outcomes;
-  std::optional<std::size_t> stops_at;   // token index answered with stop
+  std::optional<std::size_t> stops_at;  // token index answered with stop
   std::optional<std::size_t> fails_at;
   bool is_paused = false;
   std::function<void(std::size_t)> on_token;  // index, before the answer
@@ -140,9 +150,11 @@ struct Record {
 class RecordingSink final : public Sink {
  public:
   explicit RecordingSink(Record& record) : record_(record) {}
-  Result<SinkReply> commit(std::span<const TokenId> tokens, std::span<const Logprobs> logprobs) override {
+  Result<SinkReply> commit(std::span<const TokenId> tokens,
+                           std::span<const Logprobs> logprobs) override {
     KVASIR_CHECK(tokens.size() == 1 && !record_.is_over());
-    if (record_.trace) record_.trace->push_back("commit " + record_.name + " " + std::to_string(tokens[0]));
+    if (record_.trace)
+      record_.trace->push_back("commit " + record_.name + " " + std::to_string(tokens[0]));
     const std::size_t index = record_.tokens.size();
     record_.tokens.push_back(tokens[0]);
     for (const Logprobs& entry : logprobs) record_.logprobs.push_back(entry);
@@ -170,7 +182,9 @@ struct NaiveRun {
 };
 
 // What a request must produce, alone and undisturbed.
-inline NaiveRun naive_run(const GenerateOptions& options, std::uint64_t max_tokens, std::uint64_t seed) {
+inline NaiveRun naive_run(const GenerateOptions& options,
+                          std::uint64_t max_tokens,
+                          std::uint64_t seed) {
   const std::vector<TokenId> eos{kEos};
   auto session = *sampling::SamplingSession::make(options.sampling, {kVocab, eos, {}, seed});
   session.seed_history(options.prompt, {});
@@ -196,7 +210,11 @@ struct Rig {
   std::unique_ptr<Engine> engine;
 
   // n_blocks: of the pool; a block is block_tokens tokens of one group of layers.
-  explicit Rig(EngineOptions options = {}, std::size_t n_blocks = 4096, bool has_cache = true, std::uint32_t block_tokens = 8) {
+  explicit Rig(EngineOptions options = {},
+               std::size_t n_blocks = 4096,
+               bool has_cache = true,
+               std::uint32_t block_tokens = 8,
+               const Clock* other_clock = nullptr) {
     options.eos_ids = {kEos};
     options.cache_namespace = "test";
     kv::KvStoreOptions store_options{.type = DType::f32, .block_tokens = block_tokens};
@@ -205,8 +223,11 @@ struct Rig {
     store_options.budget_bytes = n_blocks * probe->block_bytes(0);
     auto store = *kv::KvStore::make(device, executor.list, store_options);
     std::unique_ptr<cache::PrefixCache> cache;
-    if (has_cache) cache = std::make_unique<cache::PrefixCache>(*store, cache::PrefixCacheOptions{});
-    engine = *Engine::make({executor, clock, std::move(store), std::move(cache)}, std::move(options));
+    if (has_cache)
+      cache = std::make_unique<cache::PrefixCache>(*store, cache::PrefixCacheOptions{});
+    engine = *Engine::make(
+        {executor, other_clock ? *other_clock : clock, std::move(store), std::move(cache)},
+        std::move(options));
   }
   std::unique_ptr<Sink> sink(Record& record) { return std::make_unique<RecordingSink>(record); }
   // Steps until nothing lives; returns how many steps ran.
@@ -225,7 +246,8 @@ struct Rig {
 
 inline std::vector<TokenId> prompt_of(std::size_t n, std::uint64_t seed) {
   std::vector<TokenId> out(n);
-  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<TokenId>(1 + mix(seed, i) % (kVocab - 1));
+  for (std::size_t i = 0; i < n; ++i)
+    out[i] = static_cast<TokenId>(1 + mix(seed, i) % (kVocab - 1));
   return out;
 }
 

@@ -1,4 +1,5 @@
-// After the commit: rows move on, prompts and finished states are published, ended requests leave (EXE-20…24, CACHE-8).
+// After the commit: rows move on, prompts and finished states are published, ended requests leave
+// (EXE-20…24, CACHE-8).
 #include <algorithm>
 #include <chrono>
 
@@ -10,12 +11,15 @@
 namespace kvasir::engine {
 namespace {
 
-double milliseconds(Clock::Duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+double milliseconds(Clock::Duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
 
 // Tells the source what a decode round kept (SPEC-2) and what it has not seen yet (SPEC-3).
 void tell_draft(Request& request, const RowWork& work) {
   const std::size_t n_drafts = request.drafts.size();
-  const std::size_t n_before = request.emitted.size() - work.n_delivered;  // the last of these was the pending token
+  const std::size_t n_before =
+      request.emitted.size() - work.n_delivered;  // the last of these was the pending token
   const std::span<const TokenId> emitted = request.emitted;
   const Status told = request.draft->accept(emitted.subspan(n_before - 1, work.keep), {});
   if (!told) {
@@ -35,7 +39,9 @@ void tell_draft(Request& request, const RowWork& work) {
 void prime_draft(Request& request) {
   const std::span<const TokenId> prompt = request.prompt();
   const bool is_tail = request.options.draft->priming() == DraftPriming::tail;
-  if (const Status told = request.draft->accept(is_tail ? prompt.first(prompt.size() - 1) : prompt, {}); !told) {
+  if (const Status told =
+          request.draft->accept(is_tail ? prompt.first(prompt.size() - 1) : prompt, {});
+      !told) {
     log::warning("draft source dropped: " + told.error().what);
     request.draft.reset();
     return;
@@ -74,14 +80,16 @@ void Engine::advance_prefill(RowWork& work) {
   Request& request = *work.request;
   const bool is_alive = !request.end || std::holds_alternative<Completed>(*request.end);
   const auto& boundaries = request.options.snapshot_at;
-  const bool is_boundary = std::find(boundaries.begin(), boundaries.end(), work.end) != boundaries.end();
+  const bool is_boundary =
+      std::find(boundaries.begin(), boundaries.end(), work.end) != boundaries.end();
   const bool is_prompt_done = work.end == request.prompt().size();
   if (is_alive && (is_boundary || (is_prompt_done && !request.end))) publish(request, work.end);
   if (!is_prompt_done) return;
   fork_choices(request);
   request.stage = Stage::active;
   if (request.draft && !request.end) prime_draft(request);
-  // The consumer had enough after the first token, and the state is the caller's: that token's KV is still owed.
+  // The consumer had enough after the first token, and the state is the caller's: that token's KV
+  // is still owed.
   const bool is_early_return =
       request.is_stopped_by_sink && request.is_first_unforwarded && !request.owns_state();
   if (is_early_return && !cancel_reason(request)) request.stage = Stage::completing;
@@ -104,7 +112,8 @@ void Engine::fork_choices(Request& leader) {
 void Engine::publish(const Request& request, std::uint64_t n_tokens) {
   if (!parts_.cache || !request.options.prompt_cache) return;
   const std::span<const TokenId> tokens = std::span(request.prompt()).first(n_tokens);
-  const Status kept = parts_.cache->put(tokens, parts_.store->capture(*request.row), namespace_of(request));
+  const Status kept =
+      parts_.cache->put(tokens, parts_.store->capture(*request.row), namespace_of(request));
   KVASIR_CHECK(kept.has_value()) << "a committed row disagrees with its tokens";
 }
 
@@ -129,7 +138,8 @@ void Engine::finish(Request& request) {
   outcome.stats.generated_tokens = request.emitted.size();
   if (request.stage != Stage::queued) {
     const Clock::Duration now = parts_.clock.now();
-    outcome.stats.prefill_ms = milliseconds(request.first_token_at.value_or(now) - request.admitted_at);
+    outcome.stats.prefill_ms =
+        milliseconds(request.first_token_at.value_or(now) - request.admitted_at);
     outcome.stats.decode_ms = milliseconds(now - request.first_token_at.value_or(now));
   }
   if (request.row) outcome.stats.cache_tokens = store.length(*request.row);
@@ -143,10 +153,12 @@ void Engine::finish(Request& request) {
     }
     if (!request.owns_state()) {
       // Handed back below.
-    } else if (outcome.completed() && parts_.cache && request.options.prompt_cache && length >= n_prompt) {
+    } else if (outcome.completed() && parts_.cache && request.options.prompt_cache &&
+               length >= n_prompt) {
       std::vector<TokenId> tokens = request.prompt();
       tokens.insert(tokens.end(), outcome.forwarded.begin(), outcome.forwarded.end());
-      const Status kept = parts_.cache->put(tokens, store.detach_row(*request.row), namespace_of(request));
+      const Status kept =
+          parts_.cache->put(tokens, store.detach_row(*request.row), namespace_of(request));
       KVASIR_CHECK(kept.has_value()) << "a finished row disagrees with its tokens (EXE-24)";
     } else {
       store.free_row(*request.row);

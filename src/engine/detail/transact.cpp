@@ -1,4 +1,5 @@
-// The step as a transaction: reserve → checkpoint → run → sample → deliver → commit. Every early return rolls back.
+// The step as a transaction: reserve → checkpoint → run → sample → deliver → commit. Every early
+// return rolls back.
 #include <algorithm>
 #include <string>
 
@@ -20,15 +21,15 @@ bool has_good_state(const Request& request) {
 }  // namespace
 
 Status Engine::transact(StepReport& report) {
-  const FloatModeScope float_mode;                     // the numerics contract, whosever thread this is
-  KVASIR_TRY(kv::KvStep step, reserve(report));        // ~KvStep gives the blocks back
+  const FloatModeScope float_mode;               // the numerics contract, whosever thread this is
+  KVASIR_TRY(kv::KvStep step, reserve(report));  // ~KvStep gives the blocks back
   open_work();
-  RequestTxn requests(work_);                          // ~RequestTxn restores samplers and constraints
+  RequestTxn requests(work_);  // ~RequestTxn restores samplers and constraints
   KVASIR_TRY(const LogitsView logits, run(step));
   KVASIR_TRY_DO(sample(logits));
   deliver(step);
-  std::move(step).commit(keep_);                       // noexcept
-  std::move(requests).commit();                        // noexcept
+  std::move(step).commit(keep_);  // noexcept
+  std::move(requests).commit();   // noexcept
   advance_rows();
   report.n_rows = static_cast<std::uint32_t>(plan_.rows.size());
   report.n_tokens = tokens_.size();
@@ -39,14 +40,15 @@ Result<kv::KvStep> Engine::reserve(StepReport& report) {
   for (;;) {
     spans_.clear();
     for (const PlannedRow& row : plan_.rows)
-      spans_.push_back({*find(row.request)->row, static_cast<std::uint32_t>(row.n_tokens()), row.drafts});
+      spans_.push_back(
+          {*find(row.request)->row, static_cast<std::uint32_t>(row.n_tokens()), row.drafts});
     Result<kv::KvStep> step = parts_.store->reserve(spans_);
     if (step || step.error().code != Errc::capacity || !relieve(report)) return step;
   }
 }
 
-// SCH-22: what goes when blocks are short, one thing a call, decode tokens never. The store has already evicted cached
-// prefixes that nobody pins. False: nothing was left to give up.
+// SCH-22: what goes when blocks are short, one thing a call, decode tokens never. The store has
+// already evicted cached prefixes that nobody pins. False: nothing was left to give up.
 bool Engine::relieve(StepReport& report) {
   bool has_unpinned = false;
   for (Request* request : rows_) {
@@ -55,7 +57,8 @@ bool Engine::relieve(StepReport& report) {
   }
   if (has_unpinned) return true;
   if (parts_.cache && parts_.cache->stats().entries > 0) {
-    parts_.cache->clear();  // also entries whose only cost is the copy of a tail that they share with a row
+    parts_.cache
+        ->clear();  // also entries whose only cost is the copy of a tail that they share with a row
     return true;
   }
   auto& rows = plan_.rows;
@@ -131,15 +134,18 @@ Result<LogitsView> Engine::run(const kv::KvStep& step) {
     work.first_logit = wanted_.size();
     for (std::uint64_t position = row.begin; position < row.end; ++position) {
       const bool is_last = position + 1 == row.end;
-      if (wants_all || (work.samples && is_last)) wanted_.push_back(static_cast<std::uint32_t>(tokens_.size()));
+      if (wants_all || (work.samples && is_last))
+        wanted_.push_back(static_cast<std::uint32_t>(tokens_.size()));
       tokens_.push_back(work.request->token_at(position));
       positions_.push_back(static_cast<std::uint32_t>(position));
     }
     work.n_logits = wanted_.size() - work.first_logit;
   }
-  KVASIR_TRY(const LogitsView logits, parts_.executor.forward({tokens_, positions_, step.views(), wanted_}));
-  const bool is_whole = wanted_.empty() || (logits.data != nullptr && logits.n_rows == wanted_.size() &&
-                                            logits.vocab == parts_.executor.vocab_size());
+  KVASIR_TRY(const LogitsView logits,
+             parts_.executor.forward({tokens_, positions_, step.views(), wanted_}));
+  const bool is_whole =
+      wanted_.empty() || (logits.data != nullptr && logits.n_rows == wanted_.size() &&
+                          logits.vocab == parts_.executor.vocab_size());
   if (!is_whole) return Error{Errc::device, "the executor returned other logits than were wanted"};
   return logits;
 }
@@ -149,7 +155,8 @@ Status Engine::sample(const LogitsView& logits) {
     Status sampled = sample_row(work, logits);
     if (sampled) continue;
     const std::string& what = sampled.error().what;
-    const bool is_of_the_row = what == sampling::kNumericError || what == sampling::kGrammarDeadEnd ||
+    const bool is_of_the_row = what == sampling::kNumericError ||
+                               what == sampling::kGrammarDeadEnd ||
                                sampled.error().code == Errc::invalid_argument;
     if (!is_of_the_row) return sampled;
     const bool is_code = what == sampling::kNumericError || what == sampling::kGrammarDeadEnd;
@@ -184,8 +191,9 @@ Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
     if (request.constraint) {
       KVASIR_TRY(mask.words, request.constraint->mask());
     }
-    KVASIR_TRY(Sampled sampled, request.session.sample(logits.row(first + i), request.emitted.size() + i,
-                                                       mask.words.empty() ? nullptr : &mask));
+    KVASIR_TRY(Sampled sampled,
+               request.session.sample(logits.row(first + i), request.emitted.size() + i,
+                                      mask.words.empty() ? nullptr : &mask));
     const bool is_eos = std::find(eos_ids.begin(), eos_ids.end(), sampled.token) != eos_ids.end();
     bool grammar_done = false;
     if (request.constraint && !is_eos) {
@@ -198,7 +206,8 @@ Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
   return {};
 }
 
-// Rows in row order, token by token; then what each row keeps. From here to the commit nothing can fail.
+// Rows in row order, token by token; then what each row keeps. From here to the commit nothing can
+// fail.
 void Engine::deliver(kv::KvStep& step) {
   for (RowWork& work : work_) deliver_row(work);
   keep_.assign(plan_.rows.size(), 0);
@@ -207,9 +216,11 @@ void Engine::deliver(kv::KvStep& step) {
     if (!work.span) continue;
     bool is_kept = has_good_state(*work.request);
     // The prompt also belongs to the choices that ride on it.
-    for (std::size_t j = i + 1; j < work_.size() && !work_[j].span; ++j) is_kept |= has_good_state(*work_[j].request);
+    for (std::size_t j = i + 1; j < work_.size() && !work_[j].span; ++j)
+      is_kept |= has_good_state(*work_[j].request);
     const std::uint32_t n_accepted = std::min(work.n_delivered, work.walk.accepted());
-    work.keep = work.kind == SpanKind::decode ? 1 + n_accepted : static_cast<std::uint32_t>(work.end - work.begin);
+    work.keep = work.kind == SpanKind::decode ? 1 + n_accepted
+                                              : static_cast<std::uint32_t>(work.end - work.begin);
     if (!is_kept) {
       work.keep = 0;
       step.discard(*work.span);
@@ -222,9 +233,11 @@ void Engine::deliver(kv::KvStep& step) {
 void Engine::deliver_prompt(RowWork& work) {
   const std::span<const Logprobs> all = work.prompt_logprobs;
   for (Request* reader : rows_) {
-    const bool is_waiting_for_it = reader->stage == Stage::waiting && reader->leader == work.request->id;
+    const bool is_waiting_for_it =
+        reader->stage == Stage::waiting && reader->leader == work.request->id;
     if (reader->end || (reader != work.request && !is_waiting_for_it)) continue;
-    const auto n_new = static_cast<std::uint32_t>(work.begin + all.size()) - reader->n_prompt_reported;
+    const auto n_new =
+        static_cast<std::uint32_t>(work.begin + all.size()) - reader->n_prompt_reported;
     const Status taken = reader->sink->commit_prompt(all.last(n_new));
     reader->n_prompt_reported += n_new;
     if (!taken) reader->end_with(Failed{"sink_failed", taken.error().what, {}});
@@ -244,8 +257,8 @@ void Engine::deliver_row(RowWork& work) {
     request.is_first_unforwarded = request.emitted.size() == 1;
     ++work.n_delivered;
     const std::span<const Logprobs> logprobs = work.logprobs;
-    const Result<SinkReply> reply =
-        request.sink->commit(tokens.subspan(i, 1), logprobs.empty() ? logprobs : logprobs.subspan(i, 1));
+    const Result<SinkReply> reply = request.sink->commit(
+        tokens.subspan(i, 1), logprobs.empty() ? logprobs : logprobs.subspan(i, 1));
     if (!request.first_token_at) request.first_token_at = parts_.clock.now();
     if (!reply) return request.end_with(Failed{"sink_failed", reply.error().what, {}});
     if (*reply == SinkReply::stop) {

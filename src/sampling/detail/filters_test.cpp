@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -227,6 +228,25 @@ TEST(Kernels, LogSoftmaxIsCloseToDoublePrecision) {
     ASSERT_NEAR(lp[i], exact, 4e-6);
     ASSERT_NEAR(p[i] / std::exp(static_cast<double>(lp[i])), 1.0, 2e-7);
   }
+}
+
+// Whatever copy of a pass the machine (or a sanitizer build) picks: the bits are those of this
+// hash.
+TEST(Kernels, GiveTheSameBitsOnEveryInstructionSet) {
+  std::mt19937 rng(5);
+  std::vector<float> x(3001), p(3001), lp(3001);
+  for (float& v : x) v = static_cast<float>(rng() >> 8) * 0x1p-20f;  // [0, 16)
+  const float max = find_peak(x).max;
+  std::uint64_t hash = std::bit_cast<std::uint64_t>(sum_exp(x, max));
+  const auto mix = [&](std::uint64_t v) { hash = (hash ^ v) * 0x100000001B3u; };
+  probabilities(x, max, 7.25f, p);
+  log_softmax(x, max, 7.25f, lp);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    mix(std::bit_cast<std::uint32_t>(p[i]));
+    mix(std::bit_cast<std::uint32_t>(lp[i]));
+  }
+
+  EXPECT_EQ(hash, 13953761538905272761u);
 }
 
 TEST(Kernels, PeakFindsTheLowestIdAndEveryNonFiniteScore) {

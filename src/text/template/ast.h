@@ -56,7 +56,7 @@ struct Load {
   int slot = -1;
   LoadAction action = LoadAction::undefined;
   int name = -1;   // resolve: index into Program::names
-  SlotRef source;  // alias
+  SlotRef source{};  // alias
 };
 // What happens when a scope is entered: each of its variables gets its first value.
 struct Scope {

@@ -49,7 +49,7 @@ Value own_attribute(Interp& in, const Value& object, std::string_view name) {
     return object.rotation->items->items[object.rotation->position];
   }
   if (object.is(Kind::macro) && name == "name") return in.str(object.macro->def->name);
-  if (is_unsafe(object, name)) {
+  if (is_unsafe(object, name) || changes_input(object, name)) {
     return in.undefined("access to attribute '" + std::string(name) + "' of '" +
                         std::string(type_name(object)) + "' object is unsafe.");
   }

@@ -24,6 +24,8 @@ Value path_part(Interp& in, const Str& whole, std::size_t begin, std::size_t end
   return is_index ? Value::of(index) : Value::of(sub_str(in.arena(), whole, begin, end));
 }
 
+std::string_view text_of(const Value& name) { return name.is_string() ? name.text() : ""; }
+
 // Arguments kept beyond the call that made the generator.
 Args keep(Interp& in, const Args& args, std::size_t skip) {
   const auto positional = args.positional.subspan(std::min(skip, args.positional.size()));
@@ -74,22 +76,33 @@ struct MapByAttribute final : Lazy {
 };
 
 struct MapByFilter final : Lazy {
-  MapByFilter(const Value& from, const FilterDef* with, const Args& kept)
-      : Lazy(from), filter(with), args(kept) {}
+  MapByFilter(const Value& from, const Value& named, const Args& kept)
+      : Lazy(from), name(named), filter(find_filter(text_of(named))), args(kept) {}
   bool step(Interp& in, Value& out) override {
     Value item;
     if (!items->next(in, item)) return false;
-    out = filter->apply(in, item, args);
+    out = filter != nullptr ? filter->apply(in, item, args)
+                            : in.fail("No filter named '" + std::string(text_of(name)) + "'.");
     return !out.is_error();
   }
+  Value name;
   const FilterDef* filter;
   Args args;
 };
 
 struct Select final : Lazy {
-  Select(const Value& from, bool keeps, AttributePath* to, const TestDef* with, const Args& kept)
-      : Lazy(from), keeps_holding(keeps), path(to), test(with), args(kept) {}
+  Select(const Value& from, bool keeps, AttributePath* to, const Value& named, const Args& kept)
+      : Lazy(from),
+        keeps_holding(keeps),
+        path(to),
+        name(named),
+        test(find_test(text_of(named))),
+        args(kept) {}
   bool step(Interp& in, Value& out) override {
+    if (test == nullptr && !name.is(Kind::none)) {
+      in.fail("No test named '" + std::string(text_of(name)) + "'.");
+      return false;
+    }
     while (items->next(in, out)) {
       const Value v = path->get(in, out);
       if (v.is_error()) return false;
@@ -101,6 +114,7 @@ struct Select final : Lazy {
   }
   bool keeps_holding;
   AttributePath* path;
+  Value name;  // of the test; none: truth
   const TestDef* test;
   Args args;
 };
@@ -197,12 +211,7 @@ Value map_filter(Interp& in, const Value& self, const Args& args) {
     auto* path = in.arena().make<AttributePath>(in, bound[0]);
     return Value::of(in.arena().make<MapByAttribute>(self, path, bound[1]));
   }
-  const Value& name = args.positional[0];
-  const FilterDef* filter = name.is_string() ? find_filter(name.text()) : nullptr;
-  if (filter == nullptr) {
-    return in.fail("No filter named '" + (name.is_string() ? std::string(name.text()) : "?") + "'.");
-  }
-  return Value::of(in.arena().make<MapByFilter>(self, filter, keep(in, args, 1)));
+  return Value::of(in.arena().make<MapByFilter>(self, args.positional[0], keep(in, args, 1)));
 }
 
 template <bool kKeeps, bool kByAttribute>
@@ -213,16 +222,10 @@ Value select_filter(Interp& in, const Value& self, const Args& args) {
     if (args.positional.empty()) return in.fail("Missing parameter for attribute name");
     attribute = args.positional[used++];
   }
-  const TestDef* test = nullptr;
-  if (args.positional.size() > used) {
-    const Value& name = args.positional[used++];
-    test = name.is_string() ? find_test(name.text()) : nullptr;
-    if (test == nullptr) {
-      return in.fail("No test named '" + (name.is_string() ? std::string(name.text()) : "?") + "'.");
-    }
-  }
+  Value name = Value::none();
+  if (args.positional.size() > used) name = args.positional[used++];
   auto* path = in.arena().make<AttributePath>(in, attribute);
-  return Value::of(in.arena().make<Select>(self, kKeeps, path, test, keep(in, args, used)));
+  return Value::of(in.arena().make<Select>(self, kKeeps, path, name, keep(in, args, used)));
 }
 
 Value unique(Interp& in, const Value& self, const Args& args) {

@@ -14,6 +14,7 @@ struct Layout {
   char align = '\0';   // < > ^ =, none: the type's own
   char sign = '-';     // - + space
   bool alternate = false;
+  bool no_negative_zero = false;
   std::int64_t width = 0;
   char grouping = '\0';  // , or _
   std::int64_t precision = -1;

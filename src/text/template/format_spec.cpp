@@ -113,6 +113,10 @@ bool append_number(Interp& in, Builder& out, const Value& v, const Layout& layou
   if (v.is(Kind::floating) && layout.type != '\0' && layout.type != 'n' && !is_float_type(layout.type)) {
     return unknown_code(in, layout.type, v);
   }
+  if (!as_float && layout.no_negative_zero) {
+    in.fail("Negative zero coercion (z) not allowed in integer format specifier");
+    return false;
+  }
   if (!as_float && layout.precision >= 0) {
     in.fail("Precision not allowed in integer format specifier");
     return false;
@@ -128,15 +132,27 @@ bool append_number(Interp& in, Builder& out, const Value& v, const Layout& layou
     text.bytes = c;
     return append_padded(in, out, text, layout, '<', 0);
   }
-  const bool negative = v.is(Kind::floating) ? std::signbit(v.floating) && !std::isnan(v.floating) : v.as_int() < 0;
+  Value number = v;
+  if (as_float) number = Value::of(v.as_double());
+  std::string digits = number_text(number, layout);
+  const bool is_zero = digits.find_first_of("123456789") == digits.npos;
+  const bool negative = v.is(Kind::floating)
+                            ? std::signbit(v.floating) && !std::isnan(v.floating) &&
+                                  !(layout.no_negative_zero && is_zero)
+                            : v.as_int() < 0;
   std::string text = negative ? "-" : layout.sign == '-' ? "" : std::string(1, layout.sign);
   if (layout.alternate && !as_float && layout.type != '\0' && layout.type != 'd' && layout.type != 'n') {
     text += std::string("0") + layout.type;
   }
   const std::size_t n_sign = text.size();
-  Value number = v;
-  if (as_float) number = Value::of(v.as_double());
-  text += grouped(number_text(number, layout), layout);
+  if (layout.grouping != '\0' && layout.align == '=' && layout.fill == '0') {
+    // Padding zeros are grouped too.
+    while (static_cast<std::int64_t>(n_sign + grouped(digits, layout).size()) < layout.width) {
+      if (!in.work(static_cast<std::int64_t>(digits.size()) + 64)) return false;
+      digits.insert(0, 1, '0');
+    }
+  }
+  text += grouped(digits, layout);
   Str s;
   s.bytes = text;
   return append_padded(in, out, s, layout, '>', n_sign);
@@ -181,7 +197,7 @@ bool parse_layout(Interp& in, std::string_view spec, Layout& out) {
     return n > 0 && parsed.ec == std::errc();
   };
   if (const char sign = take("+- ")) out.sign = sign;
-  take("z");
+  out.no_negative_zero = take("z") != '\0';
   out.alternate = take("#") != '\0';
   if (take("0") != '\0') {
     if (out.align == '\0') {

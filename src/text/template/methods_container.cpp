@@ -1,4 +1,4 @@
-// Methods of list, tuple and dict (TXT-25). A container that was given to the rendering cannot be changed.
+// Methods of list, tuple and dict (TXT-25).
 #include <algorithm>
 #include <array>
 
@@ -11,14 +11,8 @@ namespace kvasir::text::tmpl {
 
 namespace {
 
-Value changing_input(Interp& in, const char* method, const Value& self) {
-  return in.fail("access to attribute '" + std::string(method) + "' of '" +
-                 std::string(type_name(self)) + "' object is unsafe.");
-}
-
 Value append(Interp& in, const Value& self, const Args& args) {
   Value item;
-  if (self.list->is_input) return changing_input(in, "append", self);
   if (!bind_args(in, "append", args, {"object"}, 1, &item)) return Value::error();
   self.list->items.push_back(item);
   return Value::none();
@@ -26,7 +20,6 @@ Value append(Interp& in, const Value& self, const Args& args) {
 
 Value extend(Interp& in, const Value& self, const Args& args) {
   Value more;
-  if (self.list->is_input) return changing_input(in, "extend", self);
   if (!bind_args(in, "extend", args, {"iterable"}, 1, &more)) return Value::error();
   List* items = in.list();  // apart: the source may be the list itself
   if (!collect(in, more, items->items)) return Value::error();
@@ -40,7 +33,6 @@ bool shifts(Interp& in, const Value& self) {  // the cost of moving a list's ite
 
 Value insert(Interp& in, const Value& self, const Args& args) {
   Value bound[2];
-  if (self.list->is_input) return changing_input(in, "insert", self);
   if (!bind_args(in, "insert", args, {"index", "object"}, 2, bound) || !shifts(in, self)) {
     return Value::error();
   }
@@ -54,7 +46,6 @@ Value insert(Interp& in, const Value& self, const Args& args) {
 
 Value list_pop(Interp& in, const Value& self, const Args& args) {
   Value index = Value::of(std::int64_t{-1});
-  if (self.list->is_input) return changing_input(in, "pop", self);
   if (!bind_args(in, "pop", args, {"index"}, 0, &index)) return Value::error();
   if (!index.is_int()) return in.fail("pop() index must be an integer");
   const auto n = static_cast<std::int64_t>(self.list->items.size());
@@ -79,7 +70,6 @@ std::int64_t position(Interp& in, const List& list, const Value& wanted) {
 
 Value list_remove(Interp& in, const Value& self, const Args& args) {
   Value item;
-  if (self.list->is_input) return changing_input(in, "remove", self);
   if (!bind_args(in, "remove", args, {"value"}, 1, &item)) return Value::error();
   const std::int64_t at = position(in, *self.list, item);
   if (at == -2) return Value::error();
@@ -109,14 +99,12 @@ Value list_count(Interp& in, const Value& self, const Args& args) {
 }
 
 Value list_clear(Interp& in, const Value& self, const Args& args) {
-  if (self.list->is_input) return changing_input(in, "clear", self);
   if (!bind_args(in, "clear", args, {}, 0, nullptr)) return Value::error();
   self.list->items.clear();
   return Value::none();
 }
 
 Value list_reverse(Interp& in, const Value& self, const Args& args) {
-  if (self.list->is_input) return changing_input(in, "reverse", self);
   if (!bind_args(in, "reverse", args, {}, 0, nullptr) || !shifts(in, self)) return Value::error();
   std::reverse(self.list->items.begin(), self.list->items.end());
   return Value::none();
@@ -124,7 +112,6 @@ Value list_reverse(Interp& in, const Value& self, const Args& args) {
 
 Value list_sort(Interp& in, const Value& self, const Args& args) {
   Value reverse = Value::of(false);
-  if (self.list->is_input) return changing_input(in, "sort", self);
   if (!args.positional.empty()) return in.fail("sort() takes no positional arguments");
   if (!bind_args(in, "sort", args, {"reverse"}, 0, &reverse)) return Value::error();
   return sort_values(in, self.list->items, {.reverse = in.truth(reverse)}) ? Value::none()
@@ -161,7 +148,6 @@ Value dict_view(Interp& in, const Value& self, const Args& args) {
 
 Value dict_pop(Interp& in, const Value& self, const Args& args) {
   Value bound[2] = {Value{}, Value::bare(Kind::missing)};
-  if (self.dict->is_input) return changing_input(in, "pop", self);
   if (!bind_args(in, "pop", args, {"key", "default"}, 1, bound)) return Value::error();
   const Value* found = hashable(bound[0]) ? self.dict->find(bound[0]) : nullptr;
   if (found == nullptr) {
@@ -174,7 +160,6 @@ Value dict_pop(Interp& in, const Value& self, const Args& args) {
 }
 
 Value dict_popitem(Interp& in, const Value& self, const Args& args) {
-  if (self.dict->is_input) return changing_input(in, "popitem", self);
   if (!bind_args(in, "popitem", args, {}, 0, nullptr)) return Value::error();
   if (self.dict->size() == 0) return in.fail("'popitem(): dictionary is empty'");
   if (!in.work(static_cast<std::int64_t>(self.dict->size()) * kWorkOfItem)) return Value::error();
@@ -187,7 +172,6 @@ Value dict_popitem(Interp& in, const Value& self, const Args& args) {
 
 Value dict_setdefault(Interp& in, const Value& self, const Args& args) {
   Value bound[2] = {Value{}, Value::none()};
-  if (self.dict->is_input) return changing_input(in, "setdefault", self);
   if (!bind_args(in, "setdefault", args, {"key", "default"}, 1, bound)) return Value::error();
   if (!hashable(bound[0])) return in.fail("unhashable type: '" + std::string(type_name(bound[0])) + "'");
   if (const Value* found = self.dict->find(bound[0])) return *found;
@@ -196,12 +180,10 @@ Value dict_setdefault(Interp& in, const Value& self, const Args& args) {
 }
 
 Value dict_update(Interp& in, const Value& self, const Args& args) {
-  if (self.dict->is_input) return changing_input(in, "update", self);
   return fill_dict(in, *self.dict, args) ? Value::none() : Value::error();
 }
 
 Value dict_clear(Interp& in, const Value& self, const Args& args) {
-  if (self.dict->is_input) return changing_input(in, "clear", self);
   if (!bind_args(in, "clear", args, {}, 0, nullptr)) return Value::error();
   self.dict->clear();
   return Value::none();
@@ -231,9 +213,10 @@ Value cycler_reset(Interp& in, const Value& self, const Args& args) {
   return Value::none();
 }
 
+// Tuples have the first two.
 constexpr std::array kListMethods = {
-    FilterDef{"index", list_index},     FilterDef{"count", list_count},  // tuples have these two
-    FilterDef{"append", append},        FilterDef{"clear", list_clear}, FilterDef{"copy", list_copy},
+    FilterDef{"index", list_index},     FilterDef{"count", list_count}, FilterDef{"copy", list_copy},
+    FilterDef{"append", append},        FilterDef{"clear", list_clear},
     FilterDef{"extend", extend},        FilterDef{"insert", insert},    FilterDef{"pop", list_pop},
     FilterDef{"remove", list_remove},   FilterDef{"reverse", list_reverse}, FilterDef{"sort", list_sort}};
 
@@ -248,6 +231,9 @@ constexpr std::array kDictMethods = {
     FilterDef{"setdefault", dict_setdefault},
     FilterDef{"update", dict_update},
     FilterDef{"values", dict_view<ViewPart::values>}};
+
+constexpr std::string_view kChanging[] = {"append", "clear", "extend", "insert", "pop", "popitem",
+                                          "remove", "reverse", "setdefault", "sort", "update"};
 
 template <std::size_t N>
 Native find_in(const std::array<FilterDef, N>& methods, std::size_t n, std::string_view name) {
@@ -286,6 +272,12 @@ bool fill_dict(Interp& in, Dict& dict, const Args& args) {
   }
   for (const Keyword& keyword : args.keywords) dict.set(in.str(keyword.name), keyword.value);
   return !in.failed();
+}
+
+bool changes_input(const Value& object, std::string_view name) {
+  const bool is_input = (object.is(Kind::list) && object.list->is_input) ||
+                        (object.is(Kind::dict) && object.dict->is_input);
+  return is_input && std::find(std::begin(kChanging), std::end(kChanging), name) != std::end(kChanging);
 }
 
 Native find_method(const Value& object, std::string_view name) {

@@ -6,6 +6,8 @@
 #include <cstdio>
 
 #include "base/utf8.h"
+#include "text/template/iterators.h"
+#include "text/template/loop.h"
 #include "text/template/unicode.h"
 
 namespace kvasir::text::tmpl {
@@ -75,6 +77,7 @@ class Printer {
         out_.append(">");
         return true;
       case Kind::range: return range(*v.range);
+      case Kind::loop: return loop(v);
       default: out_.append(simple(v)); return true;
     }
   }
@@ -142,6 +145,13 @@ class Printer {
     if (r.step != 1) text += ", " + std::to_string(r.step);
     out_.append(text + ")");
     return true;
+  }
+
+  bool loop(const Value& v) {
+    const std::int64_t length = length_of(&in_, v);
+    const std::int64_t index = v.loop->index0 + 1;
+    out_.append("<LoopContext " + std::to_string(index) + "/" + std::to_string(length) + ">");
+    return !in_.failed();
   }
 
   Interp& in_;

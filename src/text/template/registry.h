@@ -30,6 +30,8 @@ std::span<const FilterDef> number_filters();
 
 // A method of a value; null when it has none of that name.
 Native find_method(const Value& object, std::string_view name);
+// A method that would change something given to the rendering: templates may not have it.
+bool changes_input(const Value& object, std::string_view name);
 Native find_string_method(std::string_view name);
 // dict(source, **keywords): entries of a mapping or of pairs, then the keywords. False: failed.
 bool fill_dict(Interp& in, Dict& dict, const Args& args);

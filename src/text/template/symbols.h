@@ -17,7 +17,7 @@ namespace kvasir::text::tmpl {
 struct FunctionFrame {
   FunctionDef* def = nullptr;
   int depth = 0;  // functions around it
-  std::map<std::pair<int, std::string>, int> slots;
+  std::map<std::pair<int, std::string>, int> slots{};
 };
 
 struct Ident {

@@ -67,7 +67,7 @@ class Verifier {
     return {};
   }
 
-  const VerifySummary& summary() const { return summary_; }
+  const TemplateSummary& summary() const { return summary_; }
 
  private:
   void compare(const std::string& name, const std::string& conversation, const Result<Rendered>& got, const json::Value& expected) {
@@ -99,12 +99,12 @@ class Verifier {
   RenderOptions options_;
   const json::Object* conversations_ = nullptr;
   json::Object defaults_;
-  VerifySummary summary_;
+  TemplateSummary summary_;
 };
 
 }  // namespace
 
-Result<VerifySummary> verify_templates(const std::filesystem::path& template_dir,
+Result<TemplateSummary> verify_templates(const std::filesystem::path& template_dir,
                                        const std::filesystem::path& cases_json,
                                        const DifferenceSink& report) {
   KVASIR_TRY(const std::string text, read_file(cases_json, kMaxCasesBytes));

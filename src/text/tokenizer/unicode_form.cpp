@@ -64,7 +64,7 @@ class UnicodeForm final : public Normalizer {
 
   void flush(Rewriter& rw, std::vector<utf8proc_int32_t>& stretch, std::string& out, std::size_t begin,
              std::size_t end) const {
-    if (stretch.size() == 1 && stretch[0] < 0x80) {
+    if (end - begin == 1) {  // ASCII
       stretch.clear();
       rw.keep(begin, end);
       return;

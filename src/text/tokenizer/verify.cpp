@@ -83,10 +83,10 @@ std::string first_difference(const Tokenizer& tokenizer, const json::Value& spec
 
 }  // namespace
 
-Result<VerifySummary> verify_tokenizers(const fs::path& tokenizer_dir,
+Result<TokenizerSummary> verify_tokenizers(const fs::path& tokenizer_dir,
                                         const fs::path& cases_dir,
                                         const std::function<void(std::string_view line)>& report) {
-  VerifySummary sum;
+  TokenizerSummary sum;
   for (const Named& one : tokenizer_folders(tokenizer_dir)) {
     const auto path = cases_file(cases_dir, one.name);
     if (!path) {

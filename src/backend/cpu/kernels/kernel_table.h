@@ -125,7 +125,6 @@ constexpr std::size_t kLinearScratchFloats =
 
 extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)
-extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
 #endif
 

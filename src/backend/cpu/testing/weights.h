@@ -1,0 +1,112 @@
+// Test helpers: random stored weights of any codec, random activations, a device's result of a product.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/ref/ref_device.h"
+#include "base/half.h"
+#include "codec/list.h"
+#include "codec/weight_matrix.h"
+#include "ops/op_table.h"
+
+namespace kvasir::backend::cpu::testing {
+
+inline std::vector<float> random_floats(std::size_t n, std::mt19937& rng, float deviation = 1.0f) {
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(rng);
+  return x;
+}
+
+// Random bytes with small finite half floats wherever a type keeps some (halves are found by decoding: a row with a
+// value that is not finite or is large is drawn again).
+class StoredWeight {
+ public:
+  StoredWeight(std::string_view type_name, std::uint32_t n_out, std::uint32_t n_in, std::mt19937& rng) {
+    m_.type = *codec::find_weight_type(type_name);
+    m_.n_out = n_out;
+    m_.n_in = n_in;
+    const codec::WeightTypeInfo& info = codec::info(m_.type);
+    m_.codes_stride = n_in / info.block * info.block_bytes;
+    codes_.resize(m_.codes_stride * n_out);
+    if (info.quantized && info.gguf_type < 0) {
+      m_.scales_stride = n_in / info.group * 2;
+      scales_.resize(m_.scales_stride * n_out);
+      biases_.resize(scales_.size());
+      fill_halves(scales_, rng);
+      fill_halves(biases_, rng);
+      m_.planes.scales = scales_.data();
+      m_.planes.biases = biases_.data();
+      m_.planes.scale_type = codec::ScaleType::bf16;
+    }
+    m_.planes.codes = codes_.data();
+    info.quantized ? draw_quantized(info, rng) : draw_dense(info, rng);
+  }
+  const codec::WeightMatrix& view() const noexcept { return m_; }
+
+ private:
+  static void fill_halves(std::vector<std::byte>& to, std::mt19937& rng) {
+    const auto values = random_floats(to.size() / 2, rng, 0.05f);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const BFloat16 h = to_bf16(values[i]);
+      std::memcpy(to.data() + 2 * i, &h, 2);
+    }
+  }
+  void draw_quantized(const codec::WeightTypeInfo& info, std::mt19937& rng) {
+    std::uniform_int_distribution<int> byte(0, 255);
+    std::vector<float> values(info.block);
+    for (std::size_t at = 0; at < codes_.size(); at += info.block_bytes) {
+      const codec::RowPlanes planes{codes_.data() + at, m_.planes.scales, m_.planes.biases, m_.planes.scale_type};
+      bool good = false;
+      while (!good) {
+        for (std::size_t i = 0; i < info.block_bytes; ++i) codes_[at + i] = static_cast<std::byte>(byte(rng));
+        codec::decode_row(m_.type, planes, info.block, values.data());
+        good = std::all_of(values.begin(), values.end(), [](float v) { return std::abs(v) < 1e4f; });
+      }
+    }
+  }
+  void draw_dense(const codec::WeightTypeInfo& info, std::mt19937& rng) {
+    const auto values = random_floats(codes_.size() / info.block_bytes, rng, 0.5f);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint16_t half = info.name == "f16" ? to_f16(values[i]).bits : to_bf16(values[i]).bits;
+      info.block_bytes == 4 ? std::memcpy(codes_.data() + 4 * i, &values[i], 4) : std::memcpy(codes_.data() + 2 * i, &half, 2);
+    }
+  }
+
+  codec::WeightMatrix m_;
+  std::vector<std::byte> codes_, scales_, biases_;
+};
+
+inline std::unique_ptr<ops::Device> make(int n_threads = 2, Isa isa = Isa::automatic) {
+  return *make_cpu_device({.n_threads = n_threads, .isa = isa});
+}
+inline std::unique_ptr<ops::Device> make_mirror() { return ref::make_ref_device(ref::RefMode::mirror); }
+inline std::unique_ptr<ops::Device> make_oracle() { return ref::make_ref_device(ref::RefMode::oracle); }
+
+inline std::vector<float> product(ops::Device& device, const ops::PackedMatrix& w, const std::vector<float>& x,
+                                  const float* bias = nullptr) {
+  const auto n_rows = static_cast<std::uint32_t>(x.size() / w.n_in());
+  std::vector<float> out(std::size_t{n_rows} * w.n_out(), -1.0f);
+  device.ops().linear(device, {.x = {x.data(), n_rows, w.n_in(), w.n_in()},
+                               .weight = &w,
+                               .bias = bias,
+                               .out = mat_view(out.data(), n_rows, w.n_out())});
+  return out;
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+inline std::vector<std::string> all_types() {
+  std::vector<std::string> names;
+  codec::WeightCodecs::for_each([&]<class C>() { names.emplace_back(C::kName); });
+  return names;
+}
+
+}  // namespace kvasir::backend::cpu::testing
