@@ -25,6 +25,7 @@ int run(int argc, char** argv) {
   CLI::App app{"Kvasir: an LLM inference engine for open models on your own hardware", "kvasir"};
   app.set_version_flag("--version", "kvasir 0.1.0");
   app.require_subcommand(1);
+  app.fallthrough();
   bool verbose = false;
   app.add_flag("--verbose", verbose, "Log more to stderr");
   kvasir::app::Action action;

@@ -259,9 +259,9 @@ void Engine::propose_drafts() {
   for (Request* request : rows_) {
     request->drafts.clear();
     if (!request->draft || request->stage != Stage::active || request->sink->is_paused()) continue;
-    const std::uint64_t n_max =
-        std::min<std::uint64_t>({std::min(request->options.n_draft_tokens, kMaxDrafts),
-                                 request->n_remaining() - 1, options_.max_step_tokens});
+    const std::uint64_t n_asked = std::min(
+        {request->options.n_draft_tokens, request->options.draft->max_drafts(), kMaxDrafts});
+    const std::uint64_t n_max = std::min(n_asked, request->n_remaining() - 1);
     if (n_max == 0) continue;
     const DraftAsk ask{request->draft_feed, request->prompt().size() + request->emitted.size(),
                        static_cast<std::uint32_t>(n_max)};

@@ -144,6 +144,7 @@ class Engine {
   // detail/admit.cpp
   void admit(StepReport& report);
   GroupView group_view() const;
+  bool can_ride(const Request& request) const;
   bool start(Request& request);
   bool take_prefix(Request& request, std::span<const sched::BlockDemand> running);
   std::vector<sched::BlockDemand> running_demand() const;  // [n_rows, n_pools]

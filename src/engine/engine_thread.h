@@ -32,7 +32,7 @@ class EngineThread {
   void cancel(RequestId request, CancelReason reason);
   void post(std::function<void(Engine&)>
                 action);  // runs at the next boundary: flush the cache, hold, create a state
-  void wake();            // a paused sink has drained
+  void wake();            // a paused sink has drained, or a CancellationSource was used
   void close();           // SCH-32: refuse new requests, end waiting ones, finish running ones
   // close(), then up to `patience` for running rows, then cancels the rest with `engine_closed` and
   // joins. Once.

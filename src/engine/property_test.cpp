@@ -250,9 +250,9 @@ class Property {
   }
 
   std::mt19937 random_;
-  NoiseProvider provider_;  // outlives the engine
-  Rig rig_;
+  NoiseProvider provider_;  // it and the records outlive the engine
   std::map<std::uint64_t, std::unique_ptr<Expectation>> live_;
+  Rig rig_;
   bool is_held_ = false;
 };
 

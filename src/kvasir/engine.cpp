@@ -87,6 +87,9 @@ struct Engine::Impl {
   SamplingOptions default_sampling;
   std::unique_ptr<engine::EngineThread> thread;  // last: it uses all of the above
 
+  bool is_windowed() const {
+    return std::any_of(model->kv_list().begin(), model->kv_list().end(), [](const KvLayerSpec& l) { return l.window > 0; });
+  }
   Result<RenderedPrompt> prompt_of(const GenerateRequest& request) const;
   Result<GenerateOptions> options_of(const GenerateRequest& request) const;
 };
@@ -105,7 +108,11 @@ Result<GenerateOptions> Engine::Impl::options_of(const GenerateRequest& request)
   options.max_tokens = request.max_tokens;
   if (!request.messages.empty()) options.default_max_tokens = kChatMaxTokens;
   options.sampling = request.sampling;
-  if (options.prompt.size() >= kMinBoundaryTokens && prompt.stable_tokens > 0) options.snapshot_at = {prompt.stable_tokens};
+  const auto n_prompt = static_cast<std::uint32_t>(options.prompt.size());
+  if (n_prompt < kMinBoundaryTokens) return options;
+  if (prompt.stable_tokens > 0) options.snapshot_at = {prompt.stable_tokens};
+  // A windowed model can serve the very same prompt again only from a state captured before its last token (C18).
+  if (prompt.stable_tokens == 0 && is_windowed()) options.snapshot_at = {n_prompt - 1};
   return options;
 }
 

@@ -1,7 +1,8 @@
-// Chat templates (TXT-20…32): a sandboxed Jinja2 subset with Python's value semantics, whose strings know which of
-// their characters came from message content. Called by the chat layer and `verify templates`. A ChatTemplate is
-// immutable after compile; render is const and safe from many threads at once. Templates and variables are untrusted:
-// rendering is bounded in steps, depth, memory and output (TXT-30).
+// Chat templates (TXT-20…32): a sandboxed Jinja2 subset with Python's value semantics, whose
+// strings know which of their characters came from message content. Called by the chat layer and
+// `verify templates`. A ChatTemplate is immutable after compile; render is const and safe from many
+// threads at once. Templates and variables are untrusted: rendering is bounded in steps, depth,
+// memory and output (TXT-30).
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,9 @@ struct CivilTime {
 
 struct RenderOptions {
   CivilTime now;
-  // Variables whose strings are content (message text, tool results, tool descriptions), keys included. Well-known
-  // values of "role" and "type" stay template text, since templates build markers from them.
+  // Variables whose strings are content (message text, tool results, tool descriptions), keys
+  // included. Well-known values of "role" and "type" stay template text, since templates build
+  // markers from them.
   std::vector<std::string> content_variables = {"messages", "tools", "documents"};
 };
 
@@ -42,16 +44,18 @@ struct OriginSpan {
 
 struct Rendered {
   std::string text;
-  std::vector<OriginSpan> spans;  // in order, covering the whole text, neighbours differ in is_content
+  std::vector<OriginSpan>
+      spans;  // in order, covering the whole text, neighbours differ in is_content
 };
 
 class ChatTemplate {
  public:
-  // Errors: invalid_argument "<name>: … (line N)" for what does not compile, or a source above 1 MiB.
+  // Errors: invalid_argument "<name>: … (line N)" for what does not compile, or a source above 1
+  // MiB.
   static Result<ChatTemplate> compile(std::string source, std::string_view name = "chat template");
 
-  // Errors: invalid_argument, "chat template error: {message} (line N)" (a raise_exception's message is carried), or
-  // "chat template exceeded its limits".
+  // Errors: invalid_argument, "chat template error: {message} (line N)" (a raise_exception's
+  // message is carried), or "chat template exceeded its limits".
   Result<Rendered> render(const json::Object& variables, const RenderOptions& options = {}) const;
 
   std::string_view source() const noexcept;
@@ -63,10 +67,10 @@ class ChatTemplate {
 
 // Texts a model folder may hold; empty = absent.
 struct TemplateSources {
-  std::string override_text;      // --chat-template, already read
-  std::string jinja_file;         // chat_template.jinja
-  json::Value tokenizer_config;   // its "chat_template": a string, or a list of {name, template}
-  std::string gguf;               // tokenizer.chat_template
+  std::string override_text;     // --chat-template, already read
+  std::string jinja_file;        // chat_template.jinja
+  json::Value tokenizer_config;  // its "chat_template": a string, or a list of {name, template}
+  std::string gguf;              // tokenizer.chat_template
 };
 
 struct ChosenTemplate {
@@ -74,8 +78,8 @@ struct ChosenTemplate {
   std::string text;
 };
 
-// TXT-20's order. `variant` picks from a list ("default", "tool_use", "rag"), falling back to "default". Errors:
-// not_found "this model has no chat template; use /v1/completions".
+// TXT-20's order. `variant` picks from a list ("default", "tool_use", "rag"), falling back to
+// "default". Errors: not_found "this model has no chat template; use /v1/completions".
 Result<ChosenTemplate> choose_template(const TemplateSources& sources,
                                        std::string_view variant = "default");
 

@@ -1,6 +1,7 @@
-// Streaming detokenization (TXT-15…18): ids one at a time → text as soon as it is certain. The concatenation of what
-// push and finish return equals Tokenizer::decode of all the ids with the same options, however they are fed; always
-// valid UTF-8. O(1) amortised a token. One Detokenizer is one stream: not for two threads at once.
+// Streaming detokenization (TXT-15…18): ids one at a time → text as soon as it is certain. The
+// concatenation of what push and finish return equals Tokenizer::decode of all the ids with the
+// same options, however they are fed; always valid UTF-8. O(1) amortised a token. One Detokenizer
+// is one stream: not for two threads at once.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Stop strings in a stream of text (TXT-60, 61): nothing of a stop string, and nothing after it, is ever emitted. The
-// match that ends first wins, of those the longest; text that could still become a match is held back. One matcher is
-// one stream: not for two threads at once. Linear in the text.
+// Stop strings in a stream of text (TXT-60, 61): nothing of a stop string, and nothing after it, is
+// ever emitted. The match that ends first wins, of those the longest; text that could still become
+// a match is held back. One matcher is one stream: not for two threads at once. Linear in the text.
 #pragma once
 
 #include <cstdint>

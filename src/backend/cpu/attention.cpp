@@ -1,4 +1,5 @@
-// kv_append and attention: threads take (row, kv head, some queries); no result is shared between them.
+// kv_append and attention: threads take (row, kv head, some queries); no result is shared between
+// them.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +10,10 @@ namespace {
 
 static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
 
-void append_token(const CpuDevice& cpu, const ops::KvAppendArgs& a, const KvRowView& row, std::uint32_t i) noexcept {
+void append_token(const CpuDevice& cpu,
+                  const ops::KvAppendArgs& a,
+                  const KvRowView& row,
+                  std::uint32_t i) noexcept {
   const KvLayerView& kv = a.kv;
   const std::uint32_t position = row.length + i, token = row.first_token + i;
   const auto store = [&](const float* from, std::byte* to) {
@@ -20,14 +24,17 @@ void append_token(const CpuDevice& cpu, const ops::KvAppendArgs& a, const KvRowV
     }
   };
   for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
-    const std::size_t at = kv.offset(row.blocks[position / kv.block_tokens], h, position % kv.block_tokens);
+    const std::size_t at =
+        kv.offset(row.blocks[position / kv.block_tokens], h, position % kv.block_tokens);
     store(a.k.row(token) + std::size_t{h} * kv.head_dim, kv.k + at);
     store(a.v.row(token) + std::size_t{h} * kv.head_dim, kv.v + at);
   }
 }
 
 // Later queries, which see more keys, come first: the last items to be dealt are the short ones.
-void list_items(const ops::AttentionArgs& a, std::uint32_t chunk, std::vector<AttentionItem>& items) {
+void list_items(const ops::AttentionArgs& a,
+                std::uint32_t chunk,
+                std::vector<AttentionItem>& items) {
   items.clear();
   for (const KvRowView& row : a.kv.rows) {
     for (std::uint32_t end = row.n_new; end > 0;) {
@@ -56,7 +63,8 @@ void kv_append(ops::Device& device, const ops::KvAppendArgs& a) noexcept {
   const std::size_t width = std::size_t{a.kv.n_kv_heads} * a.kv.head_dim;
   for (const KvRowView& row : a.kv.rows) {
     cpu.split(row.n_new, row.n_new * width, [&](std::size_t begin, std::size_t end, int) {
-      for (std::size_t i = begin; i < end; ++i) append_token(cpu, a, row, static_cast<std::uint32_t>(i));
+      for (std::size_t i = begin; i < end; ++i)
+        append_token(cpu, a, row, static_cast<std::uint32_t>(i));
     });
   }
 }

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -28,6 +29,32 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_experts = &ops::moe_experts_composed};
 
 void free_memory(void*, std::byte* data, std::size_t) noexcept { std::free(data); }
+void unmap_memory(void*, std::byte* data, std::size_t size_bytes) noexcept {
+  munmap(data, (size_bytes + kHugePage - 1) / kHugePage * kHugePage);
+}
+
+Error no_memory(std::size_t size_bytes) {
+  return {Errc::capacity, "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
+}
+
+// Whole huge pages, zeroed by the system when they are first touched: a large pool costs nothing
+// until it fills.
+Result<Buffer> map_memory(std::size_t size_bytes) {
+  const std::size_t rounded = (size_bytes + kHugePage - 1) / kHugePage * kHugePage,
+                    asked = rounded + kHugePage;
+  if (rounded < size_bytes || asked < rounded) return no_memory(size_bytes);
+  void* const mapped =
+      mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return no_memory(size_bytes);
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::size_t before =
+      (kHugePage - reinterpret_cast<std::uintptr_t>(begin) % kHugePage) % kHugePage;
+  if (before > 0) munmap(begin, before);
+  munmap(begin + before + rounded, kHugePage - before);
+  static_cast<void>(
+      madvise(begin + before, rounded, MADV_HUGEPAGE));  // a hint: failure is harmless
+  return Buffer(begin + before, size_bytes, &unmap_memory);
+}
 
 const KernelTable& kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
@@ -40,13 +67,14 @@ const KernelTable& kernels_of(Isa isa) noexcept {
 
 }  // namespace
 
+// Large buffers come from the system as zero pages, which cost nothing until they are touched: a KV
+// pool may be most of the memory and hold one short row.
 Result<Buffer> allocate_memory(std::size_t size_bytes) {
-  const std::size_t alignment = size_bytes >= kHugePage ? kHugePage : 64;
-  const std::size_t rounded = (size_bytes + alignment - 1) / alignment * alignment;
-  if (rounded < size_bytes) return Error{Errc::capacity, "buffer size overflows"};
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded));
-  if (!data) return Error{Errc::capacity, "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
-  if (alignment == kHugePage) static_cast<void>(madvise(data, rounded, MADV_HUGEPAGE));  // a hint: failure is harmless
+  constexpr std::size_t kAlignment = 64;
+  if (size_bytes >= kHugePage) return map_memory(size_bytes);
+  const std::size_t rounded = size_bytes / kAlignment * kAlignment + kAlignment;
+  auto* const data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  if (!data) return no_memory(size_bytes);
   std::memset(data, 0, rounded);
   return Buffer(data, size_bytes, &free_memory);
 }
@@ -65,7 +93,8 @@ CpuDevice::CpuDevice(const KernelTable& kernels, int n_threads)
 
 const ops::OpTable& CpuDevice::ops() const noexcept { return kOps; }
 
-Result<std::unique_ptr<ops::PackedMatrix>> CpuDevice::pack(const codec::WeightMatrix& weight, ops::PackOptions options) {
+Result<std::unique_ptr<ops::PackedMatrix>> CpuDevice::pack(const codec::WeightMatrix& weight,
+                                                           ops::PackOptions options) {
   KVASIR_TRY(auto matrix, pack_matrix(weight, options, *this));
   return std::unique_ptr<ops::PackedMatrix>(std::move(matrix));
 }
@@ -78,8 +107,9 @@ bool cpu_supports(Isa isa) noexcept {
   if (isa == Isa::automatic || isa == Isa::portable) return true;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
 #else
   return false;
 #endif
@@ -88,10 +118,13 @@ bool cpu_supports(Isa isa) noexcept {
 Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
   constexpr int kMaxThreads = 1024;
   if (options.n_threads < 1 || options.n_threads > kMaxThreads) {
-    return invalid("threads: " + std::to_string(options.n_threads) + " is not in 1.." + std::to_string(kMaxThreads));
+    return invalid("threads: " + std::to_string(options.n_threads) + " is not in 1.." +
+                   std::to_string(kMaxThreads));
   }
-  if (!cpu_supports(options.isa)) return unsupported("this CPU lacks the instruction set asked for");
-  return std::unique_ptr<ops::Device>(std::make_unique<CpuDevice>(kernels_of(options.isa), options.n_threads));
+  if (!cpu_supports(options.isa))
+    return unsupported("this CPU lacks the instruction set asked for");
+  return std::unique_ptr<ops::Device>(
+      std::make_unique<CpuDevice>(kernels_of(options.isa), options.n_threads));
 }
 
 }  // namespace kvasir::backend::cpu

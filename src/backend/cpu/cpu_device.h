@@ -1,6 +1,7 @@
-// The CPU backend: SIMD kernels over repacked weights, chosen at run time by what the CPU has. Every instruction set
-// gives the same bits, and a row's bits never depend on other rows, threads or block sizes (docs/numerics.md). One
-// thread calls a device; it forks inside ops. Errors: invalid_argument (threads), unsupported (isa the CPU lacks).
+// The CPU backend: SIMD kernels over repacked weights, chosen at run time by what the CPU has.
+// Every instruction set gives the same bits, and a row's bits never depend on other rows, threads
+// or block sizes (docs/numerics.md). One thread calls a device; it forks inside ops. Errors:
+// invalid_argument (threads), unsupported (isa the CPU lacks).
 #pragma once
 
 #include <cstdint>

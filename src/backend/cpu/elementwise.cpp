@@ -8,10 +8,15 @@ namespace {
 
 using RowsKernel = void (*)(const RowsJob&, std::uint32_t, std::uint32_t);
 
-void run_rows(ops::Device& device, const RowsJob& job, std::size_t n_rows, std::size_t weight, RowsKernel kernel) {
-  cpu_of(device).split(n_rows, n_rows * job.n_cols * weight, [&](std::size_t begin, std::size_t end, int) {
-    kernel(job, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end));
-  });
+void run_rows(ops::Device& device,
+              const RowsJob& job,
+              std::size_t n_rows,
+              std::size_t weight,
+              RowsKernel kernel) {
+  cpu_of(device).split(
+      n_rows, n_rows * job.n_cols * weight, [&](std::size_t begin, std::size_t end, int) {
+        kernel(job, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end));
+      });
 }
 
 }  // namespace
@@ -26,9 +31,11 @@ void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
                     .n_cols = a.x.n_cols,
                     .group = a.group,
                     .eps = a.eps};
-  cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols, [&](std::size_t begin, std::size_t end, int) {
-    cpu.kernels().rms_norm(job, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end));
-  });
+  cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols,
+            [&](std::size_t begin, std::size_t end, int) {
+              cpu.kernels().rms_norm(job, static_cast<std::uint32_t>(begin),
+                                     static_cast<std::uint32_t>(end));
+            });
 }
 
 void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {
@@ -42,9 +49,11 @@ void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {
                     .head_dim = a.head_dim,
                     .n_pairs = a.n_pairs,
                     .interleaved = a.interleaved};
-  cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols, [&](std::size_t begin, std::size_t end, int) {
-    cpu.kernels().rope(job, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end));
-  });
+  cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols,
+            [&](std::size_t begin, std::size_t end, int) {
+              cpu.kernels().rope(job, static_cast<std::uint32_t>(begin),
+                                 static_cast<std::uint32_t>(end));
+            });
 }
 
 void act_mul(ops::Device& device, const ops::ActMulArgs& a) noexcept {
@@ -57,7 +66,8 @@ void act_mul(ops::Device& device, const ops::ActMulArgs& a) noexcept {
                     .n_cols = a.gate.n_cols,
                     .alpha = 1.0f,
                     .softcap = 0.0f};
-  run_rows(device, job, a.gate.n_rows, 8, cpu_of(device).kernels().act_mul[static_cast<std::size_t>(a.activation)]);
+  run_rows(device, job, a.gate.n_rows, 8,
+           cpu_of(device).kernels().act_mul[static_cast<std::size_t>(a.activation)]);
 }
 
 void add_scaled(ops::Device& device, const ops::AddScaledArgs& a) noexcept {
@@ -87,11 +97,12 @@ void scale(ops::Device& device, const ops::ScaleArgs& a) noexcept {
 }
 
 void gather_rows(ops::Device& device, const ops::GatherRowsArgs& a) noexcept {
-  cpu_of(device).split(a.rows.size(), a.rows.size() * a.x.n_cols / 2, [&](std::size_t begin, std::size_t end, int) {
-    for (std::size_t i = begin; i < end; ++i) {
-      std::memcpy(a.out.row(i), a.x.row(a.rows[i]), a.x.n_cols * sizeof(float));
-    }
-  });
+  cpu_of(device).split(
+      a.rows.size(), a.rows.size() * a.x.n_cols / 2, [&](std::size_t begin, std::size_t end, int) {
+        for (std::size_t i = begin; i < end; ++i) {
+          std::memcpy(a.out.row(i), a.x.row(a.rows[i]), a.x.n_cols * sizeof(float));
+        }
+      });
 }
 
 }  // namespace kvasir::backend::cpu

@@ -1,4 +1,5 @@
-// embed and linear: activations are rounded (and their group sums taken) once, then threads share the panels.
+// embed and linear: activations are rounded (and their group sums taken) once, then threads share
+// the panels.
 #include <algorithm>
 #include <cstring>
 
@@ -7,10 +8,13 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-const std::uint8_t* bytes_of(const CpuMatrix& m) noexcept { return reinterpret_cast<const std::uint8_t*>(m.data.data()); }
+const std::uint8_t* bytes_of(const CpuMatrix& m) noexcept {
+  return reinterpret_cast<const std::uint8_t*>(m.data.data());
+}
 
 // The product's own input: rounded to bf16 unless exact, padded with zeros to whole steps.
-void prepare_row(const CpuDevice& device, const CpuMatrix& m, const float* x, float* out, float* sums) noexcept {
+void prepare_row(
+    const CpuDevice& device, const CpuMatrix& m, const float* x, float* out, float* sums) noexcept {
   if (m.round_x) {
     device.kernels().round_to_bf16(x, m.n_in(), out);
   } else {
@@ -26,7 +30,8 @@ LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& 
   float* const sums = m.layout.has_bias ? device.sums().floats(n * m.layout.n_groups) : nullptr;
   device.split(n, n * k, [&](std::size_t begin, std::size_t end, int) {
     for (std::size_t row = begin; row < end; ++row) {
-      prepare_row(device, m, a.x.row(row), x + row * k, sums ? sums + row * m.layout.n_groups : nullptr);
+      prepare_row(device, m, a.x.row(row), x + row * k,
+                  sums ? sums + row * m.layout.n_groups : nullptr);
     }
   });
   return {.weight = bytes_of(m),
@@ -46,11 +51,13 @@ LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& 
 void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
   const CpuMatrix& m = matrix_of(a.table);
   CpuDevice& cpu = cpu_of(device);
-  cpu.split(a.tokens.size(), a.tokens.size() * m.n_in() * kPanel, [&](std::size_t begin, std::size_t end, int) {
-    for (std::size_t t = begin; t < end; ++t) {
-      cpu.kernels().embed(bytes_of(m), m.layout, a.tokens[t], m.n_in(), a.scale, a.out.row(t));
-    }
-  });
+  cpu.split(a.tokens.size(), a.tokens.size() * m.n_in() * kPanel,
+            [&](std::size_t begin, std::size_t end, int) {
+              for (std::size_t t = begin; t < end; ++t) {
+                cpu.kernels().embed(bytes_of(m), m.layout, a.tokens[t], m.n_in(), a.scale,
+                                    a.out.row(t));
+              }
+            });
 }
 
 void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
@@ -61,14 +68,18 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   const std::size_t work = std::size_t{a.x.n_rows} * m.n_in() * m.n_out();
   if (a.x.n_rows <= kDirectRows) {
     cpu.split(m.n_panels(), work, [&](std::size_t begin, std::size_t end, int) {
-      cpu.kernels().linear(job, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end), 0, job.n_rows, nullptr);
+      cpu.kernels().linear(job, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end),
+                           0, job.n_rows, nullptr);
     });
     return;
   }
   // Items are (panel, chunk of rows), panels outermost, so that a thread reads few weights twice.
   const std::size_t least = m.n_panels() < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
-  const std::size_t n_chunks = std::min<std::size_t>(std::max<std::size_t>(least, (job.n_rows + kRowChunk - 1) / kRowChunk), job.n_rows);
-  const auto chunk_begin = [&](std::size_t c) { return static_cast<std::uint32_t>(job.n_rows * c / n_chunks); };
+  const std::size_t n_chunks = std::min<std::size_t>(
+      std::max<std::size_t>(least, (job.n_rows + kRowChunk - 1) / kRowChunk), job.n_rows);
+  const auto chunk_begin = [&](std::size_t c) {
+    return static_cast<std::uint32_t>(job.n_rows * c / n_chunks);
+  };
   cpu.split(m.n_panels() * n_chunks, work, [&](std::size_t begin, std::size_t end, int part) {
     float* const scratch = cpu.thread_scratch(part, kLinearScratchFloats);
     for (std::size_t i = begin; i < end; ++i) {

@@ -1,4 +1,5 @@
-// Matrix products: equal to ref:mirror bit for bit, for every weight type, and independent of everything but the row.
+// Matrix products: equal to ref:mirror bit for bit, for every weight type, and independent of
+// everything but the row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,12 +13,16 @@ namespace {
 class Linear : public ::testing::TestWithParam<std::string> {
  protected:
   std::mt19937 rng_{17};
-  std::uint32_t block() const { return static_cast<std::uint32_t>(codec::info(*codec::find_weight_type(GetParam())).block); }
+  std::uint32_t block() const {
+    return static_cast<std::uint32_t>(codec::info(*codec::find_weight_type(GetParam())).block);
+  }
   // An odd number of blocks; dense: a K that fills no step.
   std::uint32_t n_in() const { return block() == 1 ? 197 : block() < 256 ? 5 * block() : 256; }
 };
 
-INSTANTIATE_TEST_SUITE_P(AllTypes, Linear, ::testing::ValuesIn(all_types()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(AllTypes, Linear, ::testing::ValuesIn(all_types()), [](const auto& i) {
+  return i.param;
+});
 
 TEST_P(Linear, EqualsTheMirrorBitForBitAtAnyNumberOfRows) {
   const StoredWeight stored(GetParam(), 45, n_in(), rng_);
@@ -31,7 +36,8 @@ TEST_P(Linear, EqualsTheMirrorBitForBitAtAnyNumberOfRows) {
 
       const auto got = product(*cpu, *w, x, bias.data());
 
-      EXPECT_TRUE(same_bits(got, product(*mirror, *w_mirror, x, bias.data()))) << m << " rows, exact " << exact;
+      EXPECT_TRUE(same_bits(got, product(*mirror, *w_mirror, x, bias.data())))
+          << m << " rows, exact " << exact;
     }
   }
 }
@@ -48,9 +54,11 @@ TEST_P(Linear, RowsDoNotDependOnOtherRowsOrThreads) {
   for (const std::size_t m : {1u, 2u, 3u, 4u, 5u, 7u, 64u}) {
     for (const std::size_t first : {0u, 1u, 130u}) {
       const auto at = [&](const auto& v, std::size_t n) {
-        return std::vector<float>(v.begin() + static_cast<std::ptrdiff_t>(first * n), v.begin() + static_cast<std::ptrdiff_t>((first + m) * n));
+        return std::vector<float>(v.begin() + static_cast<std::ptrdiff_t>(first * n),
+                                  v.begin() + static_cast<std::ptrdiff_t>((first + m) * n));
       };
-      EXPECT_TRUE(same_bits(product(*two, *w, at(x, n_in())), at(all, 200))) << m << " rows from " << first;
+      EXPECT_TRUE(same_bits(product(*two, *w, at(x, n_in())), at(all, 200)))
+          << m << " rows from " << first;
     }
   }
 }
@@ -66,8 +74,8 @@ TEST_P(Linear, IsTheSameOnEveryInstructionSet) {
   }
 }
 
-// docs/numerics.md: |error| <= Σ |w| |x| · (u_x + (K/2 + K/32 + 3) u), u_x = 2^-8 when x is rounded (and as much again
-// when w is), u = 2^-24.
+// docs/numerics.md: |error| <= Σ |w| |x| · (u_x + (K/2 + K/32 + 3) u), u_x = 2^-8 when x is rounded
+// (and as much again when w is), u = 2^-24.
 TEST_P(Linear, IsWithinTheDerivedBoundOfTheOracle) {
   const StoredWeight stored(GetParam(), 40, n_in(), rng_);
   const auto cpu = make(), oracle = make_oracle();
@@ -81,19 +89,26 @@ TEST_P(Linear, IsWithinTheDerivedBoundOfTheOracle) {
     std::vector<float> scales(n_in()), biases(n_in());
     for (std::size_t o = 0; o < 40; ++o) {
       stored.view().decode(o, w.data());
-      if (info.quantized) codec::unpack_row(stored.view().type, stored.view().row(o), n_in(), codes.data(), scales.data(), biases.data());
+      if (info.quantized)
+        codec::unpack_row(stored.view().type, stored.view().row(o), n_in(), codes.data(),
+                          scales.data(), biases.data());
       for (std::size_t r = 0; r < 6; ++r) {
         double size = 0;
         for (std::size_t k = 0; k < n_in(); ++k) {
           double magnitude = std::abs(static_cast<double>(w[k]));
           if (info.quantized) {
-            magnitude = std::abs(static_cast<double>(codes[k]) * static_cast<double>(scales[k / info.group])) + std::abs(static_cast<double>(biases[k / info.group]));
+            magnitude = std::abs(static_cast<double>(codes[k]) *
+                                 static_cast<double>(scales[k / info.group])) +
+                        std::abs(static_cast<double>(biases[k / info.group]));
           }
           size += magnitude * std::abs(static_cast<double>(x[r * n_in() + k]));
         }
         const double u = std::ldexp(1.0, -24), k = n_in();
-        const double bound = size * ((exact ? 0.0 : 2 * std::ldexp(1.0, -8)) + (k / 2 + k / 16 + 3) * u);
-        EXPECT_LE(std::abs(static_cast<double>(got[r * 40 + o]) - static_cast<double>(expected[r * 40 + o])), bound);
+        const double bound =
+            size * ((exact ? 0.0 : 2 * std::ldexp(1.0, -8)) + (k / 2 + k / 16 + 3) * u);
+        EXPECT_LE(std::abs(static_cast<double>(got[r * 40 + o]) -
+                           static_cast<double>(expected[r * 40 + o])),
+                  bound);
       }
     }
   }
@@ -106,11 +121,14 @@ TEST_P(Linear, EmbeddingsAreTheStoredValues) {
   const std::vector<std::uint32_t> tokens{49, 0, 31, 32, 7};
   std::vector<float> out(tokens.size() * n_in()), expected(n_in());
 
-  cpu->ops().embed(*cpu, {.tokens = tokens, .table = w.get(), .scale = 2.0f, .out = mat_view(out.data(), 5, n_in())});
+  cpu->ops().embed(
+      *cpu,
+      {.tokens = tokens, .table = w.get(), .scale = 2.0f, .out = mat_view(out.data(), 5, n_in())});
 
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     stored.view().decode(tokens[t], expected.data());
-    for (std::size_t i = 0; i < n_in(); ++i) ASSERT_EQ(out[t * n_in() + i], 2.0f * expected[i]) << t << " " << i;
+    for (std::size_t i = 0; i < n_in(); ++i)
+      ASSERT_EQ(out[t * n_in() + i], 2.0f * expected[i]) << t << " " << i;
   }
 }
 

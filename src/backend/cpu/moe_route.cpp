@@ -1,4 +1,5 @@
-// Routing, one token after another on the caller: a few thousand scores a step. f32, sums in ascending expert id.
+// Routing, one token after another on the caller: a few thousand scores a step. f32, sums in
+// ascending expert id.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -10,7 +11,10 @@ namespace {
 
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 
-void score_row(const KernelTable& kernels, const ops::MoeRouteArgs& a, const float* logits, std::vector<float>& scores) {
+void score_row(const KernelTable& kernels,
+               const ops::MoeRouteArgs& a,
+               const float* logits,
+               std::vector<float>& scores) {
   const std::size_t n = a.logits.n_cols;
   scores.resize(n);
   if (a.score == ops::RouterScore::sigmoid) {
@@ -27,7 +31,8 @@ void score_row(const KernelTable& kernels, const ops::MoeRouteArgs& a, const flo
   for (float& s : scores) s /= sum;
 }
 
-// Marks the n best of `choice`: the larger, then the lower index; what is not a number counts as least.
+// Marks the n best of `choice`: the larger, then the lower index; what is not a number counts as
+// least.
 void choose(const std::vector<float>& choice, std::size_t n, std::vector<bool>& chosen) {
   chosen.assign(choice.size(), false);
   for (std::size_t round = 0; round < n; ++round) {
@@ -45,7 +50,9 @@ void choose(const std::vector<float>& choice, std::size_t n, std::vector<bool>& 
 }
 
 // Only experts of the topk_groups groups with the largest sums of their two best stay eligible.
-void limit_groups(const ops::MoeRouteArgs& a, std::vector<float>& choice, std::vector<bool>& chosen) {
+void limit_groups(const ops::MoeRouteArgs& a,
+                  std::vector<float>& choice,
+                  std::vector<bool>& chosen) {
   const std::size_t size = choice.size() / a.n_groups;
   std::vector<float> worth(a.n_groups);
   for (std::size_t g = 0; g < a.n_groups; ++g) {
@@ -62,7 +69,10 @@ void limit_groups(const ops::MoeRouteArgs& a, std::vector<float>& choice, std::v
   }
 }
 
-void write_choice(const ops::MoeRouteArgs& a, std::size_t token, const std::vector<float>& scores, const std::vector<bool>& chosen) {
+void write_choice(const ops::MoeRouteArgs& a,
+                  std::size_t token,
+                  const std::vector<float>& scores,
+                  const std::vector<bool>& chosen) {
   float sum = 0.0f;
   std::size_t slot = token * a.top_k;
   for (std::size_t e = 0; e < scores.size(); ++e) {
@@ -88,7 +98,8 @@ void moe_route(ops::Device& device, const ops::MoeRouteArgs& a) noexcept {
   for (std::size_t t = 0; t < a.logits.n_rows; ++t) {
     score_row(kernels, a, a.logits.row(t), scores);
     choice = scores;
-    for (std::size_t e = 0; a.selection_bias && e < choice.size(); ++e) choice[e] += a.selection_bias[e];
+    for (std::size_t e = 0; a.selection_bias && e < choice.size(); ++e)
+      choice[e] += a.selection_bias[e];
     if (a.topk_groups < a.n_groups) limit_groups(a, choice, chosen);
     choose(choice, a.top_k, chosen);
     write_choice(a, t, scores, chosen);

@@ -1,5 +1,5 @@
-// Stored weights → panels (kernels/kernel_table.h). Codes of at most 4 bits take 4, others 8; scales and biases keep 16
-// bits where every one of them is exact in f16 or bf16.
+// Stored weights → panels (kernels/kernel_table.h). Codes of at most 4 bits take 4, others 8;
+// scales and biases keep 16 bits where every one of them is exact in f16 or bf16.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -14,7 +14,9 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-bool same_bits(float a, float b) noexcept { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+bool same_bits(float a, float b) noexcept {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
 
 // The rows of one panel, unpacked; rows past the end are zeros.
 struct PanelRows {
@@ -30,21 +32,28 @@ std::size_t bytes_of(ScaleKind kind) noexcept {
 // The narrowest kind that holds all scales and biases exactly.
 ScaleKind find_scale_kind(const codec::WeightMatrix& weight, std::size_t group, CpuDevice& device) {
   std::atomic<bool> f16{true}, bf16{true};
-  device.split(weight.n_out, std::size_t{weight.n_out} * weight.n_in, [&](std::size_t begin, std::size_t end, int) {
-    const std::size_t n_groups = weight.n_in / group;
-    std::vector<std::int16_t> codes(weight.n_in);
-    std::vector<float> both(2 * n_groups);
-    for (std::size_t r = begin; r < end && (f16 || bf16); ++r) {
-      codec::unpack_row(weight.type, weight.row(r), weight.n_in, codes.data(), both.data(), both.data() + n_groups);
-      const auto all = [&](auto round) { return std::all_of(both.begin(), both.end(), [&](float s) { return same_bits(round(s), s); }); };
-      if (f16 && !all([](float s) { return to_f32(to_f16(s)); })) f16 = false;
-      if (bf16 && !all([](float s) { return round_to_bf16(s); })) bf16 = false;
-    }
-  });
+  device.split(weight.n_out, std::size_t{weight.n_out} * weight.n_in,
+               [&](std::size_t begin, std::size_t end, int) {
+                 const std::size_t n_groups = weight.n_in / group;
+                 std::vector<std::int16_t> codes(weight.n_in);
+                 std::vector<float> both(2 * n_groups);
+                 for (std::size_t r = begin; r < end && (f16 || bf16); ++r) {
+                   codec::unpack_row(weight.type, weight.row(r), weight.n_in, codes.data(),
+                                     both.data(), both.data() + n_groups);
+                   const auto all = [&](auto round) {
+                     return std::all_of(both.begin(), both.end(),
+                                        [&](float s) { return same_bits(round(s), s); });
+                   };
+                   if (f16 && !all([](float s) { return to_f32(to_f16(s)); })) f16 = false;
+                   if (bf16 && !all([](float s) { return round_to_bf16(s); })) bf16 = false;
+                 }
+               });
   return f16 ? ScaleKind::f16 : bf16 ? ScaleKind::bf16 : ScaleKind::f32;
 }
 
-Result<PackedLayout> plan_quantized(const codec::WeightMatrix& weight, const codec::WeightTypeInfo& info, CpuDevice& device) {
+Result<PackedLayout> plan_quantized(const codec::WeightMatrix& weight,
+                                    const codec::WeightTypeInfo& info,
+                                    CpuDevice& device) {
   if (info.bits > 8 || info.group % 8 != 0 || kBlockK % info.group != 0) {
     return unsupported("backend/cpu has no layout for " + std::string(info.name));
   }
@@ -56,7 +65,8 @@ Result<PackedLayout> plan_quantized(const codec::WeightMatrix& weight, const cod
   l.group = static_cast<std::uint32_t>(info.group);
   l.n_groups = weight.n_in / l.group;
   l.scales_bytes = kPanel * bytes_of(l.scale);
-  const std::size_t codes_bytes = std::size_t{kPanel} * l.group / (l.code == CodeKind::nibble ? 2 : 1);
+  const std::size_t codes_bytes =
+      std::size_t{kPanel} * l.group / (l.code == CodeKind::nibble ? 2 : 1);
   l.group_bytes = codes_bytes + l.scales_bytes * (l.has_bias ? 2 : 1);
   return l;
 }
@@ -70,7 +80,11 @@ PackedLayout plan_dense(const codec::WeightMatrix& weight, CodeKind code) {
   return l;
 }
 
-void put_scales(ScaleKind kind, const std::vector<float>& from, std::size_t n_groups, std::size_t g, std::byte* to) {
+void put_scales(ScaleKind kind,
+                const std::vector<float>& from,
+                std::size_t n_groups,
+                std::size_t g,
+                std::byte* to) {
   for (std::size_t o = 0; o < kPanel; ++o) {
     const float s = from[o * n_groups + g];
     const std::uint16_t half = kind == ScaleKind::f16 ? to_f16(s).bits : to_bf16(s).bits;
@@ -78,33 +92,44 @@ void put_scales(ScaleKind kind, const std::vector<float>& from, std::size_t n_gr
   }
 }
 
-void put_codes(const PackedLayout& l, const std::vector<std::int16_t>& codes, std::size_t n_in, std::size_t k0, std::byte* to) {
+void put_codes(const PackedLayout& l,
+               const std::vector<std::int16_t>& codes,
+               std::size_t n_in,
+               std::size_t k0,
+               std::byte* to) {
   if (l.code == CodeKind::byte) {
     for (std::size_t k = 0; k < l.group; ++k) {
-      for (std::size_t o = 0; o < kPanel; ++o) to[k * kPanel + o] = static_cast<std::byte>(codes[o * n_in + k0 + k]);
+      for (std::size_t o = 0; o < kPanel; ++o)
+        to[k * kPanel + o] = static_cast<std::byte>(codes[o * n_in + k0 + k]);
     }
     return;
   }
+  const int offset = l.is_signed ? 8 : 0;
   for (std::size_t k = 0; k < l.group; k += 8) {
     for (std::size_t o = 0; o < kPanel; ++o) {
       std::uint32_t word = 0;
       for (std::size_t j = 0; j < 8; ++j) {
-        word |= (static_cast<std::uint32_t>(codes[o * n_in + k0 + k + j]) & 15u) << (4 * j);
+        word |= (static_cast<std::uint32_t>(codes[o * n_in + k0 + k + j] + offset) & 15u)
+                << (4 * j);
       }
       std::memcpy(to + (k / 8 * kPanel + o) * 4, &word, 4);
     }
   }
 }
 
-void pack_quantized_panel(const codec::WeightMatrix& weight, const PackedLayout& l, std::size_t panel, PanelRows& rows,
+void pack_quantized_panel(const codec::WeightMatrix& weight,
+                          const PackedLayout& l,
+                          std::size_t panel,
+                          PanelRows& rows,
                           std::byte* to) {
   const std::size_t n_in = weight.n_in, n_groups = l.n_groups;
   rows.codes.assign(kPanel * n_in, 0);
   rows.scales.assign(kPanel * n_groups, 0.0f);
   rows.biases.assign(kPanel * n_groups, 0.0f);
   for (std::size_t o = 0; o < kPanel && panel * kPanel + o < weight.n_out; ++o) {
-    codec::unpack_row(weight.type, weight.row(panel * kPanel + o), n_in, rows.codes.data() + o * n_in,
-                      rows.scales.data() + o * n_groups, rows.biases.data() + o * n_groups);
+    codec::unpack_row(weight.type, weight.row(panel * kPanel + o), n_in,
+                      rows.codes.data() + o * n_in, rows.scales.data() + o * n_groups,
+                      rows.biases.data() + o * n_groups);
   }
   for (std::size_t g = 0; g < n_groups; ++g, to += l.group_bytes) {
     put_scales(l.scale, rows.scales, n_groups, g, to);
@@ -113,7 +138,10 @@ void pack_quantized_panel(const codec::WeightMatrix& weight, const PackedLayout&
   }
 }
 
-void pack_dense_panel(const codec::WeightMatrix& weight, const PackedLayout& l, std::size_t panel, PanelRows& rows,
+void pack_dense_panel(const codec::WeightMatrix& weight,
+                      const PackedLayout& l,
+                      std::size_t panel,
+                      PanelRows& rows,
                       std::byte* to) {
   const std::size_t n = std::size_t{l.group} * l.n_groups;
   rows.values.assign(kPanel * n, 0.0f);
@@ -132,7 +160,9 @@ void pack_dense_panel(const codec::WeightMatrix& weight, const PackedLayout& l, 
 
 }  // namespace
 
-Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight, ops::PackOptions options, CpuDevice& device) {
+Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight,
+                                               ops::PackOptions options,
+                                               CpuDevice& device) {
   const codec::WeightTypeInfo& info = codec::info(weight.type);
   auto m = std::make_unique<CpuMatrix>(weight.n_out, weight.n_in);
   m->round_x = !options.exact_f32;
@@ -140,17 +170,20 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
   if (info.quantized) {
     KVASIR_TRY(l, plan_quantized(weight, info, device));
   } else {
-    l = plan_dense(weight, options.exact_f32 && info.name != "bf16" ? CodeKind::f32 : CodeKind::bf16);
+    l = plan_dense(weight,
+                   options.exact_f32 && info.name != "bf16" ? CodeKind::f32 : CodeKind::bf16);
   }
   l.panel_bytes = l.group_bytes * l.n_groups;
   KVASIR_TRY(m->data, allocate_memory(l.panel_bytes * m->n_panels()));
-  device.split(m->n_panels(), std::size_t{weight.n_out} * weight.n_in, [&](std::size_t begin, std::size_t end, int) {
-    PanelRows rows;
-    for (std::size_t panel = begin; panel < end; ++panel) {
-      std::byte* const to = m->data.data() + panel * l.panel_bytes;
-      info.quantized ? pack_quantized_panel(weight, l, panel, rows, to) : pack_dense_panel(weight, l, panel, rows, to);
-    }
-  });
+  device.split(m->n_panels(), std::size_t{weight.n_out} * weight.n_in,
+               [&](std::size_t begin, std::size_t end, int) {
+                 PanelRows rows;
+                 for (std::size_t panel = begin; panel < end; ++panel) {
+                   std::byte* const to = m->data.data() + panel * l.panel_bytes;
+                   info.quantized ? pack_quantized_panel(weight, l, panel, rows, to)
+                                  : pack_dense_panel(weight, l, panel, rows, to);
+                 }
+               });
   return m;
 }
 

@@ -11,7 +11,10 @@
 namespace kvasir::backend::ref {
 namespace {
 
-std::size_t place(const KvLayerView& kv, const KvRowView& row, std::uint32_t head, std::uint32_t position) noexcept {
+std::size_t place(const KvLayerView& kv,
+                  const KvRowView& row,
+                  std::uint32_t head,
+                  std::uint32_t position) noexcept {
   return kv.offset(row.blocks[position / kv.block_tokens], head, position % kv.block_tokens);
 }
 
@@ -28,29 +31,39 @@ void store(const KvLayerView& kv, std::byte* to, const float* values) noexcept {
 
 double score(const ops::AttentionArgs& a, const float* q, const float* k) noexcept {
   double sum = 0.0;
-  for (std::size_t d = 0; d < a.kv.head_dim; ++d) sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
+  for (std::size_t d = 0; d < a.kv.head_dim; ++d)
+    sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
   const double s = sum * static_cast<double>(a.scale), cap = static_cast<double>(a.softcap);
   return cap > 0.0 ? cap * std::tanh(s / cap) : s;
 }
 
 // Rows [begin, end) of one head of a plane, decoded.
-std::vector<float> decode_rows(const ops::AttentionArgs& a, const std::byte* plane, const VisibleKeys& keys,
+std::vector<float> decode_rows(const ops::AttentionArgs& a,
+                               const std::byte* plane,
+                               const VisibleKeys& keys,
                                std::uint32_t head) {
   std::vector<float> rows;
   rows.reserve(std::size_t{keys.end - keys.begin} * a.kv.head_dim);
   for (std::uint32_t p = keys.begin; p < keys.end; ++p) {
-    for (std::uint32_t d = 0; d < a.kv.head_dim; ++d) rows.push_back(kv_value(a.kv, plane, *keys.row, head, p, d));
+    for (std::uint32_t d = 0; d < a.kv.head_dim; ++d)
+      rows.push_back(kv_value(a.kv, plane, *keys.row, head, p, d));
   }
   return rows;
 }
 
 // k, v: decoded rows of positions from `first` on; the query sees [keys.begin, keys.end).
-void attend(const ops::AttentionArgs& a, const VisibleKeys& keys, std::uint32_t first, const std::vector<float>& k,
-            const std::vector<float>& v, std::uint32_t token, std::uint32_t head) {
+void attend(const ops::AttentionArgs& a,
+            const VisibleKeys& keys,
+            std::uint32_t first,
+            const std::vector<float>& k,
+            const std::vector<float>& v,
+            std::uint32_t token,
+            std::uint32_t head) {
   const std::size_t dim = a.kv.head_dim;
   const float* q = a.q.row(token) + head * dim;
   std::vector<double> p;
-  double largest = a.sinks ? static_cast<double>(a.sinks[head]) : -std::numeric_limits<double>::infinity();
+  double largest =
+      a.sinks ? static_cast<double>(a.sinks[head]) : -std::numeric_limits<double>::infinity();
   for (std::size_t j = keys.begin; j < keys.end; ++j) {
     p.push_back(score(a, q, &k[(j - first) * dim]));
     largest = std::fmax(largest, p.back());
@@ -62,7 +75,8 @@ void attend(const ops::AttentionArgs& a, const VisibleKeys& keys, std::uint32_t 
     const float* row = &v[(keys.begin - first + j) * dim];
     for (std::size_t d = 0; d < dim; ++d) out[d] += p[j] * static_cast<double>(row[d]);
   }
-  for (std::size_t d = 0; d < dim; ++d) a.out.row(token)[head * dim + d] = static_cast<float>(out[d] / sum);
+  for (std::size_t d = 0; d < dim; ++d)
+    a.out.row(token)[head * dim + d] = static_cast<float>(out[d] / sum);
 }
 
 VisibleKeys visible(const KvLayerView& kv, const KvRowView& row, std::uint32_t i) noexcept {
@@ -86,14 +100,19 @@ void oracle_row(const ops::AttentionArgs& a, const KvRowView& row) {
 
 void mirror_row(const ops::AttentionArgs& a, const KvRowView& row) {
   for (std::uint32_t i = 0; i < row.n_new; ++i) {
-    for (std::uint32_t h = 0; h < a.n_heads; ++h) mirror_attend(a, visible(a.kv, row, i), row.first_token + i, h);
+    for (std::uint32_t h = 0; h < a.n_heads; ++h)
+      mirror_attend(a, visible(a.kv, row, i), row.first_token + i, h);
   }
 }
 
 }  // namespace
 
-float kv_value(const KvLayerView& kv, const std::byte* plane, const KvRowView& row, std::uint32_t head,
-               std::uint32_t position, std::uint32_t d) noexcept {
+float kv_value(const KvLayerView& kv,
+               const std::byte* plane,
+               const KvRowView& row,
+               std::uint32_t head,
+               std::uint32_t position,
+               std::uint32_t d) noexcept {
   const std::byte* from = plane + place(kv, row, head, position) + d * size_of(kv.type);
   if (kv.type == DType::f32) {
     float value;

@@ -1,5 +1,5 @@
-// Norms, rotary positions, activations and copies, each value in f64 and rounded once at the end (the mirror: rounded
-// where backend/cpu rounds, which is within a few ulp of the same).
+// Norms, rotary positions, activations and copies, each value in f64 and rounded once at the end.
+// The mirror's are in mirror_elementwise.cpp.
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -11,8 +11,10 @@ namespace {
 
 double activate(ops::Activation activation, double x) noexcept {
   switch (activation) {
-    case ops::Activation::silu: return x / (1.0 + std::exp(-x));
-    case ops::Activation::gelu: return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
+    case ops::Activation::silu:
+      return x / (1.0 + std::exp(-x));
+    case ops::Activation::gelu:
+      return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
     case ops::Activation::gelu_tanh: {
       const double inner = std::sqrt(2.0 * std::numbers::inv_pi) * (x + 0.044715 * x * x * x);
       return 0.5 * x * (1.0 + std::tanh(inner));
@@ -23,13 +25,15 @@ double activate(ops::Activation activation, double x) noexcept {
 
 }  // namespace
 
-void rms_norm(ops::Device&, const ops::RmsNormArgs& a) noexcept {
+void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
+  if (mode_of(device) == RefMode::mirror) return mirror_rms_norm(a);
   for (std::size_t t = 0; t < a.x.n_rows; ++t) {
     for (std::size_t begin = 0; begin < a.x.n_cols; begin += a.group) {
       const float* x = a.x.row(t) + begin;
       float* out = a.out.row(t) + begin;
       double sum = 0.0;
-      for (std::size_t i = 0; i < a.group; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+      for (std::size_t i = 0; i < a.group; ++i)
+        sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
       const double inverse = 1.0 / std::sqrt(sum / a.group + static_cast<double>(a.eps));
       for (std::size_t i = 0; i < a.group; ++i) {
         const double weight = a.weight ? static_cast<double>(a.weight[i]) : 1.0;
@@ -39,7 +43,8 @@ void rms_norm(ops::Device&, const ops::RmsNormArgs& a) noexcept {
   }
 }
 
-void rope(ops::Device&, const ops::RopeArgs& a) noexcept {
+void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {
+  if (mode_of(device) == RefMode::mirror) return mirror_rope(a);
   for (std::size_t t = 0; t < a.x.n_rows; ++t) {
     const float* cos = a.cos + std::size_t{a.positions[t]} * a.n_pairs;
     const float* sin = a.sin + std::size_t{a.positions[t]} * a.n_pairs;
@@ -57,7 +62,8 @@ void rope(ops::Device&, const ops::RopeArgs& a) noexcept {
   }
 }
 
-void act_mul(ops::Device&, const ops::ActMulArgs& a) noexcept {
+void act_mul(ops::Device& device, const ops::ActMulArgs& a) noexcept {
+  if (mode_of(device) == RefMode::mirror) return mirror_act_mul(a);
   for (std::size_t t = 0; t < a.gate.n_rows; ++t) {
     for (std::size_t i = 0; i < a.gate.n_cols; ++i) {
       const double gate = activate(a.activation, static_cast<double>(a.gate.row(t)[i]));
@@ -72,7 +78,8 @@ void add_scaled(ops::Device&, const ops::AddScaledArgs& a) noexcept {
   }
 }
 
-void scale(ops::Device&, const ops::ScaleArgs& a) noexcept {
+void scale(ops::Device& device, const ops::ScaleArgs& a) noexcept {
+  if (mode_of(device) == RefMode::mirror) return mirror_scale(a);
   const double cap = static_cast<double>(a.softcap);
   for (std::size_t t = 0; t < a.x.n_rows; ++t) {
     for (std::size_t i = 0; i < a.x.n_cols; ++i) {

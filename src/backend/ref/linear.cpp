@@ -1,4 +1,5 @@
-// embed and linear. The oracle sums in f64; the mirror follows the product order of docs/numerics.md.
+// embed and linear. The oracle sums in f64; the mirror follows the product order of
+// docs/numerics.md.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -14,10 +15,12 @@ float dot_f64(const float* w, const float* x, std::size_t n) noexcept {
   double sums[8] = {};
   std::size_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    for (std::size_t j = 0; j < 8; ++j) sums[j] += static_cast<double>(w[i + j]) * static_cast<double>(x[i + j]);
+    for (std::size_t j = 0; j < 8; ++j)
+      sums[j] += static_cast<double>(w[i + j]) * static_cast<double>(x[i + j]);
   }
   for (; i < n; ++i) sums[0] += static_cast<double>(w[i]) * static_cast<double>(x[i]);
-  return static_cast<float>(((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])));
+  return static_cast<float>(((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+                            ((sums[4] + sums[5]) + (sums[6] + sums[7])));
 }
 
 // One step of at most 32 elements: even and odd products in two chains from zero, added.
@@ -34,11 +37,15 @@ float step_product(const W* w, const float* x, std::size_t n) noexcept {
 template <class W>
 float product(const W* w, const float* x, std::size_t n) noexcept {
   float sum = 0.0f;
-  for (std::size_t i = 0; i < n; i += 32) sum += step_product(w + i, x + i, std::min<std::size_t>(32, n - i));
+  for (std::size_t i = 0; i < n; i += 32)
+    sum += step_product(w + i, x + i, std::min<std::size_t>(32, n - i));
   return sum;
 }
 
-float quantized_product(const RefMatrix& m, std::size_t r, const float* x, const float* group_sums) noexcept {
+float quantized_product(const RefMatrix& m,
+                        std::size_t r,
+                        const float* x,
+                        const float* group_sums) noexcept {
   const std::size_t n_in = m.n_in(), n_groups = n_in / m.group;
   float sum = 0.0f;
   for (std::size_t g = 0; g < n_groups; ++g) {
@@ -54,7 +61,8 @@ void mirror_row(const RefMatrix& m, const float* x_in, float* out) {
   if (!m.exact_f32) std::transform(x.begin(), x.end(), x.begin(), &round_to_bf16);
   if (m.group != 0) {
     const std::vector<float> ones(m.group, 1.0f);
-    for (std::size_t i = 0; i < x.size(); i += m.group) group_sums.push_back(product(ones.data(), &x[i], m.group));
+    for (std::size_t i = 0; i < x.size(); i += m.group)
+      group_sums.push_back(product(ones.data(), &x[i], m.group));
   }
   for (std::size_t r = 0; r < m.n_out(); ++r) {
     out[r] = m.group == 0 ? product(m.values.data() + r * x.size(), x.data(), x.size())
@@ -64,7 +72,9 @@ void mirror_row(const RefMatrix& m, const float* x_in, float* out) {
 
 float value_at(const RefMatrix& m, std::size_t r, std::size_t i) noexcept {
   const std::size_t at = r * m.n_in() + i;
-  return m.codes.empty() ? m.values[at] : codec::dequantize(m.codes[at], m.scales[at / m.group], m.biases[at / m.group]);
+  return m.codes.empty()
+             ? m.values[at]
+             : codec::dequantize(m.codes[at], m.scales[at / m.group], m.biases[at / m.group]);
 }
 
 }  // namespace
@@ -74,7 +84,8 @@ void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
   const FloatModeScope mode;
   static_cast<void>(device);
   for (std::size_t t = 0; t < a.tokens.size(); ++t) {
-    for (std::size_t i = 0; i < m.n_in(); ++i) a.out.row(t)[i] = value_at(m, a.tokens[t], i) * a.scale;
+    for (std::size_t i = 0; i < m.n_in(); ++i)
+      a.out.row(t)[i] = value_at(m, a.tokens[t], i) * a.scale;
   }
 }
 
@@ -87,7 +98,8 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
     if (mode_of(device) == RefMode::mirror) {
       mirror_row(m, x, out);
     } else {
-      for (std::size_t r = 0; r < m.n_out(); ++r) out[r] = dot_f64(m.values.data() + r * m.n_in(), x, m.n_in());
+      for (std::size_t r = 0; r < m.n_out(); ++r)
+        out[r] = dot_f64(m.values.data() + r * m.n_in(), x, m.n_in());
     }
     if (a.bias) {
       for (std::size_t r = 0; r < m.n_out(); ++r) out[r] += a.bias[r];

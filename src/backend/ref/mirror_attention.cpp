@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "backend/ref/detail/mirror_math.h"
 #include "backend/ref/detail/ref_ops.h"
 #include "base/half.h"
 
@@ -11,8 +12,6 @@ namespace kvasir::backend::ref {
 namespace {
 
 constexpr std::uint32_t kTile = 64;
-
-float exp_f32(float x) noexcept { return static_cast<float>(std::exp(static_cast<double>(x))); }
 
 // Σ a·b over n elements by steps of 32: even and odd chains from zero, their sum added.
 template <class A, class B>
@@ -44,19 +43,26 @@ float sum_of_64(const float* p) noexcept {
   return lanes[0];
 }
 
-Tile attend_tile(const ops::AttentionArgs& a, const VisibleKeys& keys, const std::vector<float>& q,
-                 std::uint32_t tile_begin, std::uint32_t kv_head) {
+Tile attend_tile(const ops::AttentionArgs& a,
+                 const VisibleKeys& keys,
+                 const std::vector<float>& q,
+                 std::uint32_t tile_begin,
+                 std::uint32_t kv_head) {
   Tile tile;
-  const std::uint32_t begin = std::max(keys.begin, tile_begin), end = std::min(keys.end, tile_begin + kTile);
+  const std::uint32_t begin = std::max(keys.begin, tile_begin),
+                      end = std::min(keys.end, tile_begin + kTile);
   float p[kTile] = {};
   for (std::uint32_t j = begin; j < end; ++j) {
-    const auto k = [&](std::uint32_t d) { return kv_value(a.kv, a.kv.k, *keys.row, kv_head, j, d); };
+    const auto k = [&](std::uint32_t d) {
+      return kv_value(a.kv, a.kv.k, *keys.row, kv_head, j, d);
+    };
     float s = product(a.kv.head_dim, k, [&](std::uint32_t d) { return q[d]; }) * a.scale;
-    if (a.softcap > 0.0f) s = a.softcap * static_cast<float>(std::tanh(static_cast<double>(s / a.softcap)));
+    if (a.softcap > 0.0f) s = a.softcap * mirror_tanh(s / a.softcap);
     p[j - tile_begin] = s;
     tile.largest = std::max(tile.largest, s);
   }
-  for (std::uint32_t j = begin; j < end; ++j) p[j - tile_begin] = exp_f32(p[j - tile_begin] - tile.largest);
+  for (std::uint32_t j = begin; j < end; ++j)
+    p[j - tile_begin] = mirror_exp(p[j - tile_begin] - tile.largest);
   tile.sum = sum_of_64(p);
   if (a.kv.type == DType::bf16) std::transform(p, p + kTile, p, &round_to_bf16);
   tile.out.resize(a.kv.head_dim);
@@ -72,9 +78,13 @@ Tile attend_tile(const ops::AttentionArgs& a, const VisibleKeys& keys, const std
 
 }  // namespace
 
-void mirror_attend(const ops::AttentionArgs& a, const VisibleKeys& keys, std::uint32_t token, std::uint32_t head) {
+void mirror_attend(const ops::AttentionArgs& a,
+                   const VisibleKeys& keys,
+                   std::uint32_t token,
+                   std::uint32_t head) {
   const std::uint32_t dim = a.kv.head_dim, kv_head = head / (a.n_heads / a.kv.n_kv_heads);
-  std::vector<float> q(a.q.row(token) + std::size_t{head} * dim, a.q.row(token) + std::size_t{head + 1} * dim);
+  std::vector<float> q(a.q.row(token) + std::size_t{head} * dim,
+                       a.q.row(token) + std::size_t{head + 1} * dim);
   if (a.kv.type == DType::bf16) std::transform(q.begin(), q.end(), q.begin(), &round_to_bf16);
 
   float largest = -std::numeric_limits<float>::infinity(), sum = 0.0f;
@@ -82,18 +92,19 @@ void mirror_attend(const ops::AttentionArgs& a, const VisibleKeys& keys, std::ui
   for (std::uint32_t begin = keys.begin / kTile * kTile; begin < keys.end; begin += kTile) {
     const Tile tile = attend_tile(a, keys, q, begin, kv_head);
     const float merged = std::max(largest, tile.largest);
-    const float keep = exp_f32(largest - merged), add = exp_f32(tile.largest - merged);
+    const float keep = mirror_exp(largest - merged), add = mirror_exp(tile.largest - merged);
     for (std::uint32_t d = 0; d < dim; ++d) out[d] = std::fma(out[d], keep, tile.out[d] * add);
     sum = std::fma(sum, keep, tile.sum * add);
     largest = merged;
   }
   if (a.sinks) {
     const float merged = std::max(largest, a.sinks[head]);
-    const float keep = exp_f32(largest - merged);
+    const float keep = mirror_exp(largest - merged);
     for (float& x : out) x *= keep;
-    sum = std::fma(sum, keep, exp_f32(a.sinks[head] - merged));
+    sum = std::fma(sum, keep, mirror_exp(a.sinks[head] - merged));
   }
-  for (std::uint32_t d = 0; d < dim; ++d) a.out.row(token)[std::size_t{head} * dim + d] = out[d] / sum;
+  for (std::uint32_t d = 0; d < dim; ++d)
+    a.out.row(token)[std::size_t{head} * dim + d] = out[d] / sum;
 }
 
 }  // namespace kvasir::backend::ref

@@ -1,6 +1,8 @@
 #include "backend/ref/ref_device.h"
 
-#include <cstdlib>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <string>
@@ -24,9 +26,13 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_route = &moe_route,
                             .moe_experts = &ops::moe_experts_composed};
 
-void free_buffer(void*, std::byte* data, std::size_t) noexcept { std::free(data); }
+void free_buffer(void*, std::byte* data, std::size_t size_bytes) noexcept {
+  munmap(data, std::max<std::size_t>((size_bytes + 63) / 64 * 64, 64));
+}
 
-void keep_codes(const codec::WeightMatrix& weight, const codec::WeightTypeInfo& info, RefMatrix& m) {
+void keep_codes(const codec::WeightMatrix& weight,
+                const codec::WeightTypeInfo& info,
+                RefMatrix& m) {
   const std::size_t n_in = weight.n_in, n_groups = n_in / info.group;
   m.group = static_cast<std::uint32_t>(info.group);
   m.has_bias = info.has_bias;
@@ -34,8 +40,8 @@ void keep_codes(const codec::WeightMatrix& weight, const codec::WeightTypeInfo& 
   m.scales.resize(weight.n_out * n_groups);
   m.biases.resize(weight.n_out * n_groups);
   for (std::size_t r = 0; r < weight.n_out; ++r) {
-    codec::unpack_row(weight.type, weight.row(r), n_in, m.codes.data() + r * n_in, m.scales.data() + r * n_groups,
-                      m.biases.data() + r * n_groups);
+    codec::unpack_row(weight.type, weight.row(r), n_in, m.codes.data() + r * n_in,
+                      m.scales.data() + r * n_groups, m.biases.data() + r * n_groups);
   }
 }
 
@@ -44,17 +50,22 @@ class RefDevice final : public ops::Device {
   explicit RefDevice(RefMode mode) : mode_(mode) {}
 
   RefMode mode() const noexcept { return mode_; }
-  std::string_view name() const noexcept override { return mode_ == RefMode::oracle ? "ref" : "ref:mirror"; }
+  std::string_view name() const noexcept override {
+    return mode_ == RefMode::oracle ? "ref" : "ref:mirror";
+  }
   std::string numerics_id() const override { return std::string(name()) + "-1"; }
   const ops::OpTable& ops() const noexcept override { return kOps; }
 
   Result<Buffer> allocate(std::size_t size_bytes) override {
     const std::size_t rounded = (size_bytes + 63) / 64 * 64;
     if (rounded < size_bytes) return Error{Errc::capacity, "buffer size overflows"};
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, rounded == 0 ? 64 : rounded));
-    if (!data) return Error{Errc::capacity, "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
-    std::memset(data, 0, rounded);
-    return Buffer(data, size_bytes, &free_buffer);
+    // Zero pages of the system: they cost nothing until they are touched.
+    void* data = mmap(nullptr, std::max<std::size_t>(rounded, 64), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) {
+      return Error{Errc::capacity, "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
+    }
+    return Buffer(static_cast<std::byte*>(data), size_bytes, &free_buffer);
   }
 
   Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
@@ -67,7 +78,8 @@ class RefDevice final : public ops::Device {
         keep_codes(weight, info, *m);
       } else {
         m->values.resize(std::size_t{weight.n_out} * weight.n_in);
-        for (std::size_t r = 0; r < weight.n_out; ++r) weight.decode(r, m->values.data() + r * weight.n_in);
+        for (std::size_t r = 0; r < weight.n_out; ++r)
+          weight.decode(r, m->values.data() + r * weight.n_in);
         if (mode_ == RefMode::mirror && !options.exact_f32) {
           for (float& w : m->values) w = round_to_bf16(w);
         }
@@ -89,11 +101,16 @@ class RefDevice final : public ops::Device {
 }  // namespace
 
 std::size_t RefMatrix::size_bytes() const noexcept {
-  return (values.size() + scales.size() + biases.size()) * sizeof(float) + codes.size() * sizeof(std::int16_t);
+  return (values.size() + scales.size() + biases.size()) * sizeof(float) +
+         codes.size() * sizeof(std::int16_t);
 }
 
-RefMode mode_of(const ops::Device& device) noexcept { return static_cast<const RefDevice&>(device).mode(); }
+RefMode mode_of(const ops::Device& device) noexcept {
+  return static_cast<const RefDevice&>(device).mode();
+}
 
-std::unique_ptr<ops::Device> make_ref_device(RefMode mode) { return std::make_unique<RefDevice>(mode); }
+std::unique_ptr<ops::Device> make_ref_device(RefMode mode) {
+  return std::make_unique<RefDevice>(mode);
+}
 
 }  // namespace kvasir::backend::ref

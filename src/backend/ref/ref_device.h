@@ -1,6 +1,7 @@
-// The reference backend: slow, single-threaded, plain loops. `oracle` computes every op in f64 from exactly decoded
-// weights and is what goldens are compared with. `mirror` follows backend/cpu's plan (docs/numerics.md): the same
-// roundings everywhere and the same order of additions in linear, whose results equal backend/cpu's bit for bit.
+// The reference backend: slow, single-threaded, plain loops. `oracle` computes every op in f64 from
+// exactly decoded weights and is what goldens are compared with. `mirror` follows backend/cpu's
+// plan (docs/numerics.md): the same roundings everywhere and the same order of additions in linear,
+// whose results equal backend/cpu's bit for bit.
 #pragma once
 
 #include <cstdint>

@@ -43,8 +43,7 @@ GroupView Engine::group_view() const {
   const bool has_free_row = view.active + view.preparing < view.max_rows;
   if (queue_.empty() || !has_free_row || view.preparing == 0) return view;
   const Request& head = *find(*queue_.head());
-  const Request* leader = head.leader ? find(*head.leader) : nullptr;
-  if (leader && leader->stage == Stage::preparing) return view;  // feeds nothing of its own
+  if (can_ride(head)) return view;  // feeds nothing of its own
   const bool may_reuse = parts_.cache && head.options.prompt_cache && head.owns_state();
   const std::uint64_t cached =
       may_reuse ? parts_.cache->usable_length(head.prompt(), namespace_of(head)) : 0;
@@ -52,12 +51,19 @@ GroupView Engine::group_view() const {
   return view;
 }
 
+// Whether another choice is still feeding the same prompt. Prompt logprobs are reported from the
+// start or not at all.
+bool Engine::can_ride(const Request& request) const {
+  const Request* leader = request.leader ? find(*request.leader) : nullptr;
+  if (!leader || leader->stage != Stage::preparing) return false;
+  return !request.options.prompt_logprobs || parts_.store->length(*leader->row) == 0;
+}
+
 // False: the head does not fit now and waits, unchanged. A row that runs alone is always admitted
 // (SCH-20): submission has checked that it fits, and everything cached can go.
 bool Engine::start(Request& request) {
   const std::vector<sched::BlockDemand> running = running_demand();
-  const Request* leader = request.leader ? find(*request.leader) : nullptr;
-  if (leader && leader->stage == Stage::preparing) {
+  if (can_ride(request)) {
     if (!budget_allows(running, request)) return false;  // later it takes the prompt from the cache
     request.stage = Stage::waiting;
   } else {
@@ -76,6 +82,7 @@ bool Engine::start(Request& request) {
       return false;
     }
     request.stats.cached_tokens = parts_.store->length(*request.row);
+    request.n_prompt_reported = parts_.store->length(*request.row);
     request.stage = Stage::preparing;
   }
   request.admitted_at = parts_.clock.now();

@@ -259,4 +259,21 @@ inline GenerateOptions greedy(std::vector<TokenId> prompt, std::uint32_t max_tok
   return options;
 }
 
+// A prompt whose greedy run has at least n tokens before EOS.
+inline std::vector<TokenId> long_prompt(std::size_t n_prompt, std::size_t n_tokens) {
+  for (std::uint64_t seed = 1;; ++seed) {
+    std::vector<TokenId> prompt = prompt_of(n_prompt, seed);
+    if (naive_run(greedy(prompt, 0), n_tokens, 0).tokens.size() == n_tokens) return prompt;
+  }
+}
+
+// A prompt whose greedy run is exactly n tokens, then EOS.
+inline std::vector<TokenId> ending_prompt(std::size_t n_prompt, std::size_t n_tokens) {
+  for (std::uint64_t seed = 1;; ++seed) {
+    std::vector<TokenId> prompt = prompt_of(n_prompt, seed);
+    const NaiveRun run = naive_run(greedy(prompt, 0), n_tokens + 1, 0);
+    if (run.tokens.size() == n_tokens && run.reason == FinishReason::stop) return prompt;
+  }
+}
+
 }  // namespace kvasir::engine::scripted

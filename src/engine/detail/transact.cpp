@@ -154,13 +154,12 @@ Status Engine::sample(const LogitsView& logits) {
   for (RowWork& work : work_) {
     Status sampled = sample_row(work, logits);
     if (sampled) continue;
-    const std::string& what = sampled.error().what;
-    const bool is_of_the_row = what == sampling::kNumericError ||
-                               what == sampling::kGrammarDeadEnd ||
-                               sampled.error().code == Errc::invalid_argument;
-    if (!is_of_the_row) return sampled;
-    const bool is_code = what == sampling::kNumericError || what == sampling::kGrammarDeadEnd;
-    work.request->fail(is_code ? what : "sampling_failed", what);
+    const Error& error = sampled.error();
+    const bool is_code =
+        error.what == sampling::kNumericError || error.what == sampling::kGrammarDeadEnd;
+    const bool is_of_the_step = error.code == Errc::device || error.code == Errc::capacity;
+    if (is_of_the_step && !is_code) return sampled;
+    work.request->fail(is_code ? error.what : "sampling_failed", error.what);
   }
   return {};
 }

@@ -61,7 +61,11 @@ class SwappedKvHead final : public WrappedDevice {
   explicit SwappedKvHead(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
     table_.kv_append = [](ops::Device& device, const ops::KvAppendArgs& args) noexcept {
       ops::Device& inner_device = static_cast<SwappedKvHead&>(device).inner();
-      if (args.kv.n_kv_heads < 2) return inner_device.ops().kv_append(inner_device, args);
+      if (args.kv.n_kv_heads < 2) {
+        ops::KvAppendArgs wrong = args;
+        std::swap(wrong.k, wrong.v);
+        return inner_device.ops().kv_append(inner_device, wrong);
+      }
       std::vector<float> k = swap_first_heads(args.k, args.kv.head_dim), v = swap_first_heads(args.v, args.kv.head_dim);
       ops::KvAppendArgs wrong = args;
       wrong.k = mat_view(k.data(), args.k.n_rows, args.k.n_cols);

@@ -14,7 +14,7 @@ namespace kvasir::verify {
 enum class Fault : std::uint8_t {
   rope_position,        // queries get position + 1, keys their own
   skipped_norm_weight,  // the first norm of the model forgets its weight
-  swapped_kv_head,      // keys and values of heads 0 and 1 change places
+  swapped_kv_head,      // keys and values of heads 0 and 1 change places; with a single head, its keys and values
   row_count             // a product's last bit depends on whether it has one row or more
 };
 

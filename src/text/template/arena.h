@@ -1,5 +1,6 @@
-// Memory of one rendering: a bump allocator, everything is given back at once. Values are therefore plain copies
-// and reference cycles that a template builds are harmless. Counts bytes against a limit (TXT-30).
+// Memory of one rendering: a bump allocator, everything is given back at once. Values are therefore
+// plain copies and reference cycles that a template builds are harmless. Counts bytes against a
+// limit (TXT-30).
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@ class Arena final : public std::pmr::memory_resource {
  public:
   explicit Arena(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // False once more than max_bytes was handed out. Small requests are still served so that callers need no null
-  // check; whoever is about to take much asks can_take first.
+  // False once more than max_bytes was handed out. Small requests are still served so that callers
+  // need no null check; whoever is about to take much asks can_take first.
   bool within_limit() const noexcept { return used_ <= max_bytes_; }
   bool can_take(std::size_t bytes) const noexcept {
     return used_ <= max_bytes_ && bytes <= max_bytes_ - used_;

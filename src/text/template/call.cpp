@@ -73,7 +73,8 @@ Value own_item(Interp& in, const Value& object, const Value& key) {
     case Kind::range:
     case Kind::string:
       return key.is_int() ? item_at(in, object, key.as_int()) : Value::bare(Kind::missing);
-    default: return Value::bare(Kind::missing);
+    default:
+      return Value::bare(Kind::missing);
   }
 }
 
@@ -102,9 +103,12 @@ Value Interp::get_item(const Value& object, const Value& key) {
 
 Value Interp::call(const Value& callee, const Args& args) {
   switch (callee.kind) {
-    case Kind::function: return callee.function->call(*this, callee.function->self, args);
-    case Kind::macro: return call_macro(*callee.macro, args);
-    case Kind::undefined: return fail_undefined(callee);
+    case Kind::function:
+      return callee.function->call(*this, callee.function->self, args);
+    case Kind::macro:
+      return call_macro(*callee.macro, args);
+    case Kind::undefined:
+      return fail_undefined(callee);
     case Kind::joiner: {
       Rotation& joiner = *callee.rotation;
       if (std::exchange(joiner.position, 1) == 0) return str("");
@@ -112,13 +116,16 @@ Value Interp::call(const Value& callee, const Args& args) {
     }
     case Kind::loop:
       return fail("The loop must have the 'recursive' marker to be called recursively.");
-    case Kind::error: return callee;
-    default: return fail("'" + std::string(type_name(callee)) + "' object is not callable");
+    case Kind::error:
+      return callee;
+    default:
+      return fail("'" + std::string(type_name(callee)) + "' object is not callable");
   }
 }
 
 Value Interp::make_macro(const FunctionDef& def) {
-  for (Activation* frame = frame_; frame != nullptr; frame = frame->outer) frame->is_captured = true;
+  for (Activation* frame = frame_; frame != nullptr; frame = frame->outer)
+    frame->is_captured = true;
   Value v;
   v.kind = Kind::macro;
   v.macro = arena_.make<MacroValue>(MacroValue{&def, frame_});
@@ -131,15 +138,15 @@ Activation* Interp::take_activation(const FunctionDef& def, Activation* outer) {
   if (spare.empty()) {
     frame = arena_.make<Activation>();
     const auto n = static_cast<std::size_t>(def.n_slots);
-    frame->slots = static_cast<Value*>(arena_.allocate(std::max<std::size_t>(n, 1) * sizeof(Value),
-                                                       alignof(Value)));
+    frame->slots = static_cast<Value*>(
+        arena_.allocate(std::max<std::size_t>(n, 1) * sizeof(Value), alignof(Value)));
   } else {
     frame = spare.back();
     spare.pop_back();
   }
   frame->outer = outer;
-  std::uninitialized_fill_n(
-      frame->slots, static_cast<std::size_t>(def.n_slots), Value::bare(Kind::missing));
+  std::uninitialized_fill_n(frame->slots, static_cast<std::size_t>(def.n_slots),
+                            Value::bare(Kind::missing));
   return frame;
 }
 
@@ -160,8 +167,8 @@ Value Interp::call_macro(const MacroValue& macro, const Args& args) {
   return text;
 }
 
-// Fills the parameters' slots: positions, keywords, defaults (which see the parameters before them), and the special
-// names caller, kwargs and varargs when the body uses them.
+// Fills the parameters' slots: positions, keywords, defaults (which see the parameters before
+// them), and the special names caller, kwargs and varargs when the body uses them.
 bool Interp::bind_macro(const MacroValue& macro, const Args& args, Activation& frame) {
   const FunctionDef& def = *macro.def;
   const std::size_t n = def.parameters.size();
@@ -172,8 +179,7 @@ bool Interp::bind_macro(const MacroValue& macro, const Args& args, Activation& f
   if (def.caller_slot >= 0) frame.slots[def.caller_slot] = undefined("No caller defined");
   for (const Keyword& keyword : args.keywords) {
     const auto found = std::find(def.parameters.begin() + static_cast<std::ptrdiff_t>(n_positional),
-                                 def.parameters.end(),
-                                 keyword.name);
+                                 def.parameters.end(), keyword.name);
     if (found != def.parameters.end()) {
       slot_of(static_cast<std::size_t>(found - def.parameters.begin())) = keyword.value;
     } else if (keyword.name == "caller" && def.caller_slot >= 0) {
@@ -181,7 +187,8 @@ bool Interp::bind_macro(const MacroValue& macro, const Args& args, Activation& f
     } else if (rest != nullptr) {
       rest->set(str(keyword.name), keyword.value);
     } else {
-      fail("macro '" + def.name + "' takes no keyword argument '" + std::string(keyword.name) + "'");
+      fail("macro '" + def.name + "' takes no keyword argument '" + std::string(keyword.name) +
+           "'");
       return false;
     }
   }

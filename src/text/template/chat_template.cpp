@@ -26,7 +26,8 @@ std::vector<OriginSpan> cover(const std::vector<tmpl::Span>& content, std::size_
   return spans;
 }
 
-// The text of a tokenizer_config's "chat_template": a string, or the entry called `variant` (else "default").
+// The text of a tokenizer_config's "chat_template": a string, or the entry called `variant` (else
+// "default").
 const std::string* config_template(const json::Value& config, std::string_view variant) {
   const json::Value* given = config.find("chat_template");
   if (given == nullptr) return nullptr;
@@ -74,7 +75,8 @@ Result<Rendered> ChatTemplate::render(const json::Object& variables,
 std::string_view ChatTemplate::source() const noexcept { return program_->source; }
 
 Result<ChosenTemplate> choose_template(const TemplateSources& sources, std::string_view variant) {
-  if (!sources.override_text.empty()) return ChosenTemplate{"--chat-template", sources.override_text};
+  if (!sources.override_text.empty())
+    return ChosenTemplate{"--chat-template", sources.override_text};
   if (!sources.jinja_file.empty()) return ChosenTemplate{"chat_template.jinja", sources.jinja_file};
   if (const std::string* text = config_template(sources.tokenizer_config, variant)) {
     if (!text->empty()) return ChosenTemplate{"tokenizer_config.json", *text};

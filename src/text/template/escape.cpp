@@ -8,12 +8,18 @@ namespace {
 
 std::string_view html_entity(char c) {
   switch (c) {
-    case '&': return "&amp;";
-    case '<': return "&lt;";
-    case '>': return "&gt;";
-    case '\'': return "&#39;";
-    case '"': return "&#34;";
-    default: return {};
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '\'':
+      return "&#39;";
+    case '"':
+      return "&#34;";
+    default:
+      return {};
   }
 }
 
@@ -52,7 +58,8 @@ Value percent_encode(Interp& in, const Str& s, bool is_query) {
       out.append("+", is_content);
     } else {
       char code[4];
-      std::snprintf(code, sizeof code, "%%%02X", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      std::snprintf(code, sizeof code, "%%%02X",
+                    static_cast<unsigned>(static_cast<unsigned char>(c)));
       out.append(code, is_content);
     }
   }

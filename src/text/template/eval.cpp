@@ -21,12 +21,16 @@ Value Interp::eval(const Expr& e) {
 
 Value Interp::eval_inner(const Expr& e) {
   switch (e.kind) {
-    case ExprKind::literal: return e.literal;
-    case ExprKind::name: return eval_name(e);
-    case ExprKind::namespace_ref: return fail("a namespace reference is no value");
+    case ExprKind::literal:
+      return e.literal;
+    case ExprKind::name:
+      return eval_name(e);
+    case ExprKind::namespace_ref:
+      return fail("a namespace reference is no value");
     case ExprKind::tuple:
     case ExprKind::list:
-    case ExprKind::dict: return eval_collection(e);
+    case ExprKind::dict:
+      return eval_collection(e);
     case ExprKind::attribute: {
       const Value object = eval(*e.kids[0]);
       line_ = e.line;
@@ -39,10 +43,14 @@ Value Interp::eval_inner(const Expr& e) {
       line_ = e.line;
       return key.is_error() ? key : get_item(object, key);
     }
-    case ExprKind::slice: return eval_slice(e);
-    case ExprKind::call: return eval_call(e, nullptr);
-    case ExprKind::filter: return eval_filter(e, nullptr);
-    case ExprKind::test: return eval_test(e);
+    case ExprKind::slice:
+      return eval_slice(e);
+    case ExprKind::call:
+      return eval_call(e, nullptr);
+    case ExprKind::filter:
+      return eval_filter(e, nullptr);
+    case ExprKind::test:
+      return eval_test(e);
     case ExprKind::negate:
     case ExprKind::plus: {
       const Value v = eval(*e.kids[0]);
@@ -54,7 +62,8 @@ Value Interp::eval_inner(const Expr& e) {
       const bool holds = truth(v);
       return failed_ ? Value::error() : Value::of(!holds);
     }
-    case ExprKind::binary: return eval_binary(e);
+    case ExprKind::binary:
+      return eval_binary(e);
     case ExprKind::concat: {
       Builder text;
       for (const Expr* kid : e.kids) {
@@ -63,7 +72,8 @@ Value Interp::eval_inner(const Expr& e) {
       }
       return finish(text);
     }
-    case ExprKind::compare: return eval_compare(e);
+    case ExprKind::compare:
+      return eval_compare(e);
     case ExprKind::logical_and:
     case ExprKind::logical_or: {
       const Value left = eval(*e.kids[0]);
@@ -78,9 +88,10 @@ Value Interp::eval_inner(const Expr& e) {
       const bool holds = truth(test);
       if (failed_) return Value::error();
       const Expr* chosen = e.kids[holds ? 1 : 2];
-      return chosen != nullptr
-                 ? eval(*chosen)
-                 : undefined("the inline if-expression evaluated to false and no else section was defined.");
+      return chosen != nullptr ? eval(*chosen)
+                               : undefined(
+                                     "the inline if-expression evaluated to false and no else "
+                                     "section was defined.");
     }
   }
   return fail("unknown expression");

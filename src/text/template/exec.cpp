@@ -51,24 +51,34 @@ Flow Interp::exec(const Stmt& stmt) {
   line_ = stmt.line;
   if (!tick() || !guard.fits()) return Flow::error;
   switch (stmt.kind) {
-    case StmtKind::output: return exec_output(stmt);
-    case StmtKind::branch: return exec_if(stmt);
-    case StmtKind::loop: return exec_for(stmt);
+    case StmtKind::output:
+      return exec_output(stmt);
+    case StmtKind::branch:
+      return exec_if(stmt);
+    case StmtKind::loop:
+      return exec_for(stmt);
     case StmtKind::set: {
       const Value value = eval(*stmt.expr);
       if (value.is_error()) return Flow::error;
       line_ = stmt.line;
       return assign(*stmt.target, value) ? Flow::next : Flow::error;
     }
-    case StmtKind::set_block: return exec_set_block(stmt);
+    case StmtKind::set_block:
+      return exec_set_block(stmt);
     case StmtKind::macro:
       return assign(*stmt.target, make_macro(*stmt.function)) ? Flow::next : Flow::error;
-    case StmtKind::break_loop: return Flow::break_loop;
-    case StmtKind::continue_loop: return Flow::continue_loop;
-    case StmtKind::filter_block: return exec_filter_block(stmt);
-    case StmtKind::with: return exec_with(stmt);
-    case StmtKind::call_block: return exec_call_block(stmt);
-    case StmtKind::generation: return exec(stmt.body);
+    case StmtKind::break_loop:
+      return Flow::break_loop;
+    case StmtKind::continue_loop:
+      return Flow::continue_loop;
+    case StmtKind::filter_block:
+      return exec_filter_block(stmt);
+    case StmtKind::with:
+      return exec_with(stmt);
+    case StmtKind::call_block:
+      return exec_call_block(stmt);
+    case StmtKind::generation:
+      return exec(stmt.body);
   }
   return Flow::error;
 }
@@ -239,10 +249,17 @@ void Interp::enter(const Scope& scope) {
   for (const Load& load : scope.loads) {
     Value& place = frame_->slots[load.slot];
     switch (load.action) {
-      case LoadAction::parameter: break;
-      case LoadAction::resolve: place = resolved_[static_cast<std::size_t>(load.name)]; break;
-      case LoadAction::alias: place = slot(load.source); break;
-      case LoadAction::undefined: place = Value::bare(Kind::missing); break;
+      case LoadAction::parameter:
+        break;
+      case LoadAction::resolve:
+        place = resolved_[static_cast<std::size_t>(load.name)];
+        break;
+      case LoadAction::alias:
+        place = slot(load.source);
+        break;
+      case LoadAction::undefined:
+        place = Value::bare(Kind::missing);
+        break;
     }
   }
 }

@@ -1,4 +1,5 @@
-// Filters whose result is a one-pass generator: nothing is evaluated until somebody asks for an item (TXT-23).
+// Filters whose result is a one-pass generator: nothing is evaluated until somebody asks for an
+// item (TXT-23).
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -38,7 +39,8 @@ Args keep(Interp& in, const Args& args, std::size_t skip) {
   return {{values, positional.size()}, {keywords, args.keywords.size()}};
 }
 
-// A generator over `source`; iteration begins with the first item asked for. A false source is empty, whatever it is.
+// A generator over `source`; iteration begins with the first item asked for. A false source is
+// empty, whatever it is.
 struct Lazy : Iter {
   explicit Lazy(const Value& from, bool empty_if_false = true)
       : source(from), checks_truth(empty_if_false) {}
@@ -186,9 +188,24 @@ struct Slices final : Lazy {
   std::int64_t number = 0;
 };
 
-struct Items final : Lazy {
-  using Lazy::Lazy;
-  bool step(Interp& in, Value& out) override { return items->next(in, out); }
+struct Items final : Iter {
+  explicit Items(const Value& from) : source(from) {}
+  bool next(Interp& in, Value& out) override {
+    if (entries == nullptr) {
+      Value whole = source;  // undefined has no entries
+      if (source.is(Kind::dict)) {
+        whole.kind = Kind::dict_view;
+        whole.view = in.arena().make<DictView>(DictView{source.dict, ViewPart::items});
+      } else if (!source.is(Kind::undefined)) {
+        in.fail("Can only get item pairs from a mapping.");
+        return false;
+      }
+      entries = in.iterate(whole);
+    }
+    return entries->next(in, out);
+  }
+  Value source;
+  Iter* entries = nullptr;
 };
 
 struct AttributesOf final : Iter {
@@ -230,7 +247,8 @@ Value select_filter(Interp& in, const Value& self, const Args& args) {
 
 Value unique(Interp& in, const Value& self, const Args& args) {
   Value bound[2] = {Value::of(false), Value::none()};
-  if (!bind_args(in, "unique", args, {"case_sensitive", "attribute"}, 0, bound)) return Value::error();
+  if (!bind_args(in, "unique", args, {"case_sensitive", "attribute"}, 0, bound))
+    return Value::error();
   auto* path = in.arena().make<AttributePath>(in, bound[1]);
   return Value::of(in.arena().make<Unique>(self, path, in.truth(bound[0]), in.dict()));
 }
@@ -251,12 +269,7 @@ Value slice_filter(Interp& in, const Value& self, const Args& args) {
 
 Value items_filter(Interp& in, const Value& self, const Args& args) {
   if (!bind_args(in, "items", args, {}, 0, nullptr)) return Value::error();
-  if (self.is(Kind::undefined)) return Value::of(in.arena().make<Items>(self));
-  if (!self.is(Kind::dict)) return in.fail("Can only get item pairs from a mapping.");
-  Value view;
-  view.kind = Kind::dict_view;
-  view.view = in.arena().make<DictView>(DictView{self.dict, ViewPart::items});
-  return Value::of(in.arena().make<Items>(view));
+  return Value::of(in.arena().make<Items>(self));
 }
 
 constexpr std::array kFilters = {

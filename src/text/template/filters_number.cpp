@@ -16,9 +16,8 @@ namespace {
 
 std::string lower_ascii(std::string_view s) {
   std::string out(s);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   return out;
 }
 
@@ -54,7 +53,8 @@ std::optional<std::int64_t> parse_int(std::string_view s, std::int64_t base) {
   if (base < 2 || base > 36 || !digits || digits->empty()) return std::nullopt;
   std::int64_t value = 0;
   const std::string text = (negative ? "-" : "") + *digits;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, static_cast<int>(base));
+  const auto parsed =
+      std::from_chars(text.data(), text.data() + text.size(), value, static_cast<int>(base));
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
   return value;
 }
@@ -128,7 +128,8 @@ Value abs_filter(Interp& in, const Value& self, const Args& args) {
   if (!bind_args(in, "abs", args, {}, 0, nullptr)) return Value::error();
   if (self.is(Kind::undefined)) return in.fail_undefined(self);
   if (self.is(Kind::floating)) return Value::of(std::fabs(self.floating));
-  if (!self.is_int()) return in.fail("bad operand type for abs(): '" + std::string(type_name(self)) + "'");
+  if (!self.is_int())
+    return in.fail("bad operand type for abs(): '" + std::string(type_name(self)) + "'");
   return self.as_int() < 0 ? negate(in, self, false) : Value::of(self.as_int());
 }
 
@@ -138,7 +139,9 @@ double round_decimal(double x, std::int64_t digits) {
   if (digits < -308) return std::copysign(0.0, x);
   char text[1100];
   if (digits >= 0) {
-    const auto end = std::to_chars(text, text + sizeof text, x, std::chars_format::fixed, static_cast<int>(digits)).ptr;
+    const auto end = std::to_chars(text, text + sizeof text, x, std::chars_format::fixed,
+                                   static_cast<int>(digits))
+                         .ptr;
     double result = x;
     std::from_chars(text, end, result);
     return result;
@@ -156,7 +159,8 @@ Value round_int(Interp& in, std::int64_t value, std::int64_t digits) {
   const std::int64_t floor = value - rest;
   const bool up = rest * 2 > scale || (rest * 2 == scale && (floor / scale) % 2 != 0);
   std::int64_t result = floor;
-  if (up && __builtin_add_overflow(floor, scale, &result)) return in.fail("integer result too large");
+  if (up && __builtin_add_overflow(floor, scale, &result))
+    return in.fail("integer result too large");
   return Value::of(result);
 }
 
@@ -181,10 +185,8 @@ Value round_filter(Interp& in, const Value& self, const Args& args) {
   return Value::of((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
 }
 
-constexpr std::array kFilters = {FilterDef{"abs", abs_filter},
-                                 FilterDef{"float", float_filter},
-                                 FilterDef{"int", int_filter},
-                                 FilterDef{"round", round_filter}};
+constexpr std::array kFilters = {FilterDef{"abs", abs_filter}, FilterDef{"float", float_filter},
+                                 FilterDef{"int", int_filter}, FilterDef{"round", round_filter}};
 
 }  // namespace
 

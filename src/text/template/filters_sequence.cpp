@@ -48,7 +48,8 @@ Value list_filter(Interp& in, const Value& self, const Args& args) {
 
 Value reverse(Interp& in, const Value& self, const Args& args) {
   if (!bind_args(in, "reverse", args, {}, 0, nullptr)) return Value::error();
-  if (Iter* items = reversed(in, self); items != nullptr && !self.is_string()) return Value::of(items);
+  if (Iter* items = reversed(in, self); items != nullptr && !self.is_string())
+    return Value::of(items);
   if (!is_iterable(self)) return in.fail("argument must be iterable");
   List* items = in.list();
   if (!collect(in, self, items->items)) return Value::error();
@@ -59,12 +60,11 @@ Value reverse(Interp& in, const Value& self, const Args& args) {
   return in.finish(text);
 }
 
-// Pairs (key, item) for every item; keys by `attribute`, several when it names several ("age,name").
+// Pairs (keys, item) for every item; keys is the list of the attributes named ("age,name").
 bool keyed(Interp& in,
            const Value& source,
            const Value& attribute,
            bool case_sensitive,
-           const Value* other,
            std::pmr::vector<Value>& out) {
   std::vector<AttributePath> paths;
   if (attribute.is_string()) {
@@ -83,13 +83,13 @@ bool keyed(Interp& in,
   for (const Value& item : items->items) {
     List* keys = in.list();
     for (const AttributePath& path : paths) {
-      Value key = path.get(in, item, other);
+      Value key = path.get(in, item);
       if (!case_sensitive) key = ignore_case(in, key);
       if (key.is_error()) return false;
       keys->items.push_back(key);
     }
     List* pair = in.list();
-    pair->items.assign({keys->items.size() == 1 ? keys->items[0] : Value::of(keys), item});
+    pair->items.assign({Value::of(keys), item});
     out.push_back(Value::tuple(pair));
   }
   return true;
@@ -101,7 +101,7 @@ Value sort(Interp& in, const Value& self, const Args& args) {
     return Value::error();
   }
   List* pairs = in.list();
-  if (!keyed(in, self, bound[2], in.truth(bound[1]), nullptr, pairs->items)) return Value::error();
+  if (!keyed(in, self, bound[2], in.truth(bound[1]), pairs->items)) return Value::error();
   const SortOptions options{.reverse = in.truth(bound[0]), .by_pair_member = 0};
   if (!sort_values(in, pairs->items, options)) return Value::error();
   for (Value& pair : pairs->items) pair = pair.list->items[1];
@@ -224,7 +224,8 @@ Value sum(Interp& in, const Value& self, const Args& args) {
 
 Value default_filter(Interp& in, const Value& self, const Args& args) {
   Value bound[2] = {in.str(""), Value::of(false)};
-  if (!bind_args(in, "default", args, {"default_value", "boolean"}, 0, bound)) return Value::error();
+  if (!bind_args(in, "default", args, {"default_value", "boolean"}, 0, bound))
+    return Value::error();
   if (self.is(Kind::undefined)) return bound[0];
   return in.truth(bound[1]) && !in.truth(self) ? bound[0] : self;
 }
@@ -240,26 +241,19 @@ Value attr(Interp& in, const Value& self, const Args& args) {
 }
 
 constexpr std::array kFilters = {
-    FilterDef{"attr", attr},
-    FilterDef{"count", length},
-    FilterDef{"d", default_filter},
-    FilterDef{"default", default_filter},
-    FilterDef{"dictsort", dictsort},
-    FilterDef{"first", first},
-    FilterDef{"groupby", groupby},
-    FilterDef{"last", last},
-    FilterDef{"length", length},
-    FilterDef{"list", list_filter},
-    FilterDef{"max", extreme<true>},
-    FilterDef{"min", extreme<false>},
-    FilterDef{"reverse", reverse},
-    FilterDef{"sort", sort},
+    FilterDef{"attr", attr},         FilterDef{"count", length},
+    FilterDef{"d", default_filter},  FilterDef{"default", default_filter},
+    FilterDef{"dictsort", dictsort}, FilterDef{"first", first},
+    FilterDef{"groupby", groupby},   FilterDef{"last", last},
+    FilterDef{"length", length},     FilterDef{"list", list_filter},
+    FilterDef{"max", extreme<true>}, FilterDef{"min", extreme<false>},
+    FilterDef{"reverse", reverse},   FilterDef{"sort", sort},
     FilterDef{"sum", sum},
 };
 
 const FilterDef* find_in(std::span<const FilterDef> filters, std::string_view name) {
-  const auto found = std::find_if(
-      filters.begin(), filters.end(), [name](const FilterDef& f) { return f.name == name; });
+  const auto found = std::find_if(filters.begin(), filters.end(),
+                                  [name](const FilterDef& f) { return f.name == name; });
   return found == filters.end() ? nullptr : &*found;
 }
 
@@ -268,7 +262,8 @@ const FilterDef* find_in(std::span<const FilterDef> filters, std::string_view na
 std::span<const FilterDef> sequence_filters() { return kFilters; }
 
 const FilterDef* find_filter(std::string_view name) {
-  for (const auto filters : {text_filters(), sequence_filters(), lazy_filters(), number_filters()}) {
+  for (const auto filters :
+       {text_filters(), sequence_filters(), lazy_filters(), number_filters()}) {
     if (const FilterDef* found = find_in(filters, name)) return found;
   }
   return nullptr;

@@ -52,12 +52,14 @@ Value plain(Interp& in, const Value& v) {  // str(v), of a Markup too
 Value replace_filter(Interp& in, const Value& self, const Args& args) {
   Value bound[3] = {Value{}, Value{}, Value::none()};
   if (!bind_args(in, "replace", args, {"old", "new", "count"}, 2, bound)) return Value::error();
-  if (!bound[2].is(Kind::none) && !bound[2].is_int()) return in.fail("replace count must be an integer");
+  if (!bound[2].is(Kind::none) && !bound[2].is_int())
+    return in.fail("replace count must be an integer");
   const Value text = plain(in, self);
   const Value from = to_str(in, bound[0]);
   const Value to = to_str(in, bound[1]);
   if (in.failed()) return Value::error();
-  return replace(in, *text.string, *from.string, *to.string, bound[2].is_int() ? bound[2].as_int() : -1);
+  return replace(in, *text.string, *from.string, *to.string,
+                 bound[2].is_int() ? bound[2].as_int() : -1);
 }
 
 Value safe(Interp& in, const Value& self, const Args& args) {
@@ -94,8 +96,10 @@ Value indent(Interp& in, const Value& self, const Args& args) {
   if (!self.is_string()) {
     return in.fail("can only indent str, not " + std::string(type_name(self)));
   }
-  if (!bound[0].is_string() && !bound[0].is_int()) return in.fail("indent width must be an integer or str");
-  const Value lead = bound[0].is_string() ? bound[0] : pad(in, Str{}, bound[0].as_int(), " ", 0, Side::left);
+  if (!bound[0].is_string() && !bound[0].is_int())
+    return in.fail("indent width must be an integer or str");
+  const Value lead =
+      bound[0].is_string() ? bound[0] : pad(in, Str{}, bound[0].as_int(), " ", 0, Side::left);
   if (lead.is_error()) return lead;
   const bool with_blank = in.truth(bound[2]);
   Builder text;  // a last line end must not vanish with splitlines
@@ -122,7 +126,8 @@ Value indent(Interp& in, const Value& self, const Args& args) {
 Value wordcount(Interp& in, const Value& self, const Args& args) {
   if (!bind_args(in, "wordcount", args, {}, 0, nullptr)) return Value::error();
   const Value text = to_str(in, self);
-  if (text.is_error() || !in.work(static_cast<std::int64_t>(text.text().size()) * 4)) return Value::error();
+  if (text.is_error() || !in.work(static_cast<std::int64_t>(text.text().size()) * 4))
+    return Value::error();
   std::int64_t n = 0;
   bool in_word = false;
   for (std::size_t at = 0; at < text.text().size();) {
@@ -208,7 +213,8 @@ Value truncate(Interp& in, const Value& self, const Args& args) {
 // The reference's signature: tojson(ensure_ascii, indent, separators, sort_keys).
 Value tojson(Interp& in, const Value& self, const Args& args) {
   Value bound[4] = {Value::of(false), Value::none(), Value::none(), Value::of(false)};
-  if (!bind_args(in, "tojson", args, {"ensure_ascii", "indent", "separators", "sort_keys"}, 0, bound)) {
+  if (!bind_args(in, "tojson", args, {"ensure_ascii", "indent", "separators", "sort_keys"}, 0,
+                 bound)) {
     return Value::error();
   }
   JsonFormat format;
@@ -220,7 +226,8 @@ Value tojson(Interp& in, const Value& self, const Args& args) {
     if (bound[1].is_string()) {
       format.indent = bound[1].text();
     } else if (bound[1].is_int() && bound[1].as_int() < 1024) {
-      format.indent.assign(static_cast<std::size_t>(std::max<std::int64_t>(bound[1].as_int(), 0)), ' ');
+      format.indent.assign(static_cast<std::size_t>(std::max<std::int64_t>(bound[1].as_int(), 0)),
+                           ' ');
     } else {
       return in.fail("tojson indent must be a small integer or str");
     }
@@ -241,7 +248,8 @@ Value tojson(Interp& in, const Value& self, const Args& args) {
 Value from_json(Interp& in, const Value& self, const Args& args) {
   if (!bind_args(in, "from_json", args, {}, 0, nullptr)) return Value::error();
   if (!self.is_string()) {
-    return in.fail("the JSON object must be str, bytes or bytearray, not " + std::string(type_name(self)));
+    return in.fail("the JSON object must be str, bytes or bytearray, not " +
+                   std::string(type_name(self)));
   }
   return load_json(in, self.text(), self.string->n_spans > 0);
 }

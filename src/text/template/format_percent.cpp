@@ -22,14 +22,19 @@ class PercentFormatter {
       at_ = percent + 1;
       if (percent < s_.size() && (!in_.tick() || !directive())) return Value::error();
     }
-    const bool takes_all = values_.is(Kind::tuple)
-                               ? next_ >= values_.list->items.size()
-                               : used_single_ || values_.is(Kind::dict) || values_.is(Kind::list);
+    const bool takes_all =
+        values_.is(Kind::tuple) ? next_ >= values_.list->items.size() : used_single_ || has_items();
     if (!takes_all) return in_.fail("not all arguments converted during string formatting");
     return in_.finish(out_);
   }
 
  private:
+  // Values with items of their own may stay unused.
+  bool has_items() const {
+    return values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) ||
+           values_.is(Kind::undefined);
+  }
+
   bool incomplete() {
     in_.fail("incomplete format");
     return false;
@@ -99,12 +104,18 @@ class PercentFormatter {
     if (!key()) return false;
     for (; at_ < s_.size(); ++at_) {
       const char c = s_[at_];
-      if (c == '-') left = true;
-      else if (c == '0') zero = true;
-      else if (c == '+') layout.sign = '+';
-      else if (c == ' ') layout.sign = layout.sign == '+' ? '+' : ' ';
-      else if (c == '#') layout.alternate = true;
-      else break;
+      if (c == '-')
+        left = true;
+      else if (c == '0')
+        zero = true;
+      else if (c == '+')
+        layout.sign = '+';
+      else if (c == ' ')
+        layout.sign = layout.sign == '+' ? '+' : ' ';
+      else if (c == '#')
+        layout.alternate = true;
+      else
+        break;
     }
     if (!number(layout.width)) return false;
     if (layout.width < 0) {
@@ -131,15 +142,19 @@ class PercentFormatter {
 
   bool convert(const Value& v, Layout layout, bool zero) {
     switch (layout.type) {
-      case 's': return text(to_str(in_, v), layout);
+      case 's':
+        return text(to_str(in_, v), layout);
       case 'r':
-      case 'a': return text(to_repr(in_, v), layout);
+      case 'a':
+        return text(to_repr(in_, v), layout);
       case 'c':
         if (v.is_string() && char_count(*v.string) == 1) return text(v, layout);
         break;
       case 'd':
       case 'i':
-      case 'u': layout.type = 'd'; break;
+      case 'u':
+        layout.type = 'd';
+        break;
       case 'o':
       case 'x':
       case 'X':
@@ -148,15 +163,18 @@ class PercentFormatter {
       case 'f':
       case 'F':
       case 'g':
-      case 'G': break;
+      case 'G':
+        break;
       default:
         in_.fail(std::string("unsupported format character '") + layout.type + "'");
         return false;
     }
-    const bool needs_int = layout.type == 'o' || layout.type == 'x' || layout.type == 'X' || layout.type == 'c';
+    const bool needs_int =
+        layout.type == 'o' || layout.type == 'x' || layout.type == 'X' || layout.type == 'c';
     if (!v.is_number() || (needs_int && v.is(Kind::floating))) {
       if (v.is(Kind::undefined)) in_.fail_undefined(v);
-      in_.fail(std::string("%") + layout.type + " format: a real number is required, not " + std::string(type_name(v)));
+      in_.fail(std::string("%") + layout.type + " format: a real number is required, not " +
+               std::string(type_name(v)));
       return false;
     }
     return number_value(v, layout, zero);
@@ -174,7 +192,8 @@ class PercentFormatter {
       layout.fill = '0';
       layout.align = '=';
     }
-    const bool is_integer = layout.type == 'd' || layout.type == 'o' || layout.type == 'x' || layout.type == 'X';
+    const bool is_integer =
+        layout.type == 'd' || layout.type == 'o' || layout.type == 'x' || layout.type == 'X';
     if (!is_integer || layout.precision < 0) {
       if (layout.align == '\0') layout.align = '>';
       return append_formatted(in_, out_, v.is(Kind::boolean) ? Value::of(v.as_int()) : v, layout);

@@ -26,7 +26,8 @@ std::string to_base(std::uint64_t value, int base, bool upper) {
 
 std::string fixed_or_scientific(double d, std::chars_format format, std::int64_t precision) {
   char text[1500];
-  const auto end = std::to_chars(text, text + sizeof text, d, format, static_cast<int>(precision)).ptr;
+  const auto end =
+      std::to_chars(text, text + sizeof text, d, format, static_cast<int>(precision)).ptr;
   return {text, end};
 }
 
@@ -63,13 +64,21 @@ std::string float_text(double d, const Layout& layout) {
     const std::int64_t precision = layout.precision < 0 ? 6 : layout.precision;
     switch (type) {
       case 'e':
-      case 'E': text = fixed_or_scientific(d, std::chars_format::scientific, precision); break;
+      case 'E':
+        text = fixed_or_scientific(d, std::chars_format::scientific, precision);
+        break;
       case 'f':
-      case 'F': text = fixed_or_scientific(d, std::chars_format::fixed, precision); break;
-      case '%': text = fixed_or_scientific(d * 100, std::chars_format::fixed, precision) + "%"; break;
+      case 'F':
+        text = fixed_or_scientific(d, std::chars_format::fixed, precision);
+        break;
+      case '%':
+        text = fixed_or_scientific(d * 100, std::chars_format::fixed, precision) + "%";
+        break;
       case 'g':
       case 'G':
-      case 'n': text = general(d, precision, layout.alternate); break;
+      case 'n':
+        text = general(d, precision, layout.alternate);
+        break;
       default:  // as repr, or as g with one decimal at least
         text = layout.precision < 0 ? float_repr(d) : general(d, precision, layout.alternate);
         if (layout.precision >= 0 && text.find_first_of(".e") == text.npos) text += ".0";
@@ -85,7 +94,8 @@ std::string float_text(double d, const Layout& layout) {
 // Separators every three digits of the integer part (four for other bases).
 std::string grouped(const std::string& text, const Layout& layout) {
   if (layout.grouping == '\0') return text;
-  const std::size_t every = layout.type == 'x' || layout.type == 'X' || layout.type == 'b' || layout.type == 'o' ? 4 : 3;
+  const std::size_t every =
+      layout.type == 'x' || layout.type == 'X' || layout.type == 'b' || layout.type == 'o' ? 4 : 3;
   const std::size_t end = std::min(text.find_first_of(".e%"), text.size());
   std::string out;
   for (std::size_t i = 0; i < end; ++i) {
@@ -96,11 +106,13 @@ std::string grouped(const std::string& text, const Layout& layout) {
 }
 
 bool is_float_type(char type) {
-  return type == 'e' || type == 'E' || type == 'f' || type == 'F' || type == 'g' || type == 'G' || type == '%';
+  return type == 'e' || type == 'E' || type == 'f' || type == 'F' || type == 'g' || type == 'G' ||
+         type == '%';
 }
 
 bool unknown_code(Interp& in, char type, const Value& v) {
-  in.fail(std::string("Unknown format code '") + type + "' for object of type '" + std::string(type_name(v)) + "'");
+  in.fail(std::string("Unknown format code '") + type + "' for object of type '" +
+          std::string(type_name(v)) + "'");
   return false;
 }
 
@@ -110,7 +122,8 @@ bool append_number(Interp& in, Builder& out, const Value& v, const Layout& layou
   if (!as_float && layout.type != '\0' && kIntTypes.find(layout.type) == kIntTypes.npos) {
     return unknown_code(in, layout.type, v);
   }
-  if (v.is(Kind::floating) && layout.type != '\0' && layout.type != 'n' && !is_float_type(layout.type)) {
+  if (v.is(Kind::floating) && layout.type != '\0' && layout.type != 'n' &&
+      !is_float_type(layout.type)) {
     return unknown_code(in, layout.type, v);
   }
   if (!as_float && layout.no_negative_zero) {
@@ -141,7 +154,8 @@ bool append_number(Interp& in, Builder& out, const Value& v, const Layout& layou
                                   !(layout.no_negative_zero && is_zero)
                             : v.as_int() < 0;
   std::string text = negative ? "-" : layout.sign == '-' ? "" : std::string(1, layout.sign);
-  if (layout.alternate && !as_float && layout.type != '\0' && layout.type != 'd' && layout.type != 'n') {
+  if (layout.alternate && !as_float && layout.type != '\0' && layout.type != 'd' &&
+      layout.type != 'n') {
     text += std::string("0") + layout.type;
   }
   const std::size_t n_sign = text.size();
@@ -163,20 +177,27 @@ bool append_number(Interp& in, Builder& out, const Value& v, const Layout& layou
 std::string number_text(const Value& v, const Layout& layout) {
   if (v.is(Kind::floating)) return float_text(v.floating, layout);
   const std::int64_t i = v.as_int();
-  const std::uint64_t magnitude = i < 0 ? 0 - static_cast<std::uint64_t>(i) : static_cast<std::uint64_t>(i);
+  const std::uint64_t magnitude =
+      i < 0 ? 0 - static_cast<std::uint64_t>(i) : static_cast<std::uint64_t>(i);
   switch (layout.type) {
-    case 'b': return to_base(magnitude, 2, false);
-    case 'o': return to_base(magnitude, 8, false);
-    case 'x': return to_base(magnitude, 16, false);
-    case 'X': return to_base(magnitude, 16, true);
-    default: return std::to_string(magnitude);
+    case 'b':
+      return to_base(magnitude, 2, false);
+    case 'o':
+      return to_base(magnitude, 8, false);
+    case 'x':
+      return to_base(magnitude, 16, false);
+    case 'X':
+      return to_base(magnitude, 16, true);
+    default:
+      return std::to_string(magnitude);
   }
 }
 
 bool parse_layout(Interp& in, std::string_view spec, Layout& out) {
   const std::string whole(spec);
   const DecodedChar first = decode_utf8(spec);
-  if (first.n_bytes > 0 && first.n_bytes < spec.size() && is_align(static_cast<unsigned char>(spec[first.n_bytes]))) {
+  if (first.n_bytes > 0 && first.n_bytes < spec.size() &&
+      is_align(static_cast<unsigned char>(spec[first.n_bytes]))) {
     out.fill = first.code_point;
     out.align = spec[first.n_bytes];
     spec.remove_prefix(first.n_bytes + 1);
@@ -213,7 +234,8 @@ bool parse_layout(Interp& in, std::string_view spec, Layout& out) {
     out.type = spec[0];
     spec.remove_prefix(1);
   }
-  if (!ok || !spec.empty() || out.width > static_cast<std::int64_t>(kMaxTextBytes)) {
+  if (out.width > static_cast<std::int64_t>(kMaxTextBytes)) in.fail_limits();
+  if (!ok || !spec.empty() || in.failed()) {
     in.fail("Invalid format specifier '" + whole + "'");
     return false;
   }
@@ -221,7 +243,12 @@ bool parse_layout(Interp& in, std::string_view spec, Layout& out) {
 }
 
 // n_sign: leading bytes that '=' alignment keeps before the padding.
-bool append_padded(Interp& in, Builder& out, const Str& text, const Layout& layout, char default_align, std::size_t n_sign) {
+bool append_padded(Interp& in,
+                   Builder& out,
+                   const Str& text,
+                   const Layout& layout,
+                   char default_align,
+                   std::size_t n_sign) {
   const std::int64_t missing = std::max<std::int64_t>(layout.width - count_chars(text.bytes), 0);
   if (!in.work(missing)) return false;
   std::string fill;
@@ -247,7 +274,8 @@ bool append_formatted(Interp& in, Builder& out, const Value& v, const Layout& la
   if (v.is_number() && !(v.is(Kind::boolean) && layout.type == '\0' && layout.width == 0)) {
     return append_number(in, out, v, layout);
   }
-  const bool is_default = layout.type == '\0' && layout.width == 0 && layout.precision < 0 && layout.align == '\0';
+  const bool is_default =
+      layout.type == '\0' && layout.width == 0 && layout.precision < 0 && layout.align == '\0';
   if (!v.is_string() && !is_default) {
     in.fail("unsupported format string passed to " + std::string(type_name(v)) + ".__format__");
     return false;
@@ -259,7 +287,8 @@ bool append_formatted(Interp& in, Builder& out, const Value& v, const Layout& la
     in.fail("'=' alignment not allowed in string format specifier");
     return false;
   }
-  const std::size_t end = layout.precision < 0 ? text.text().size() : char_to_byte(text.text(), layout.precision);
+  const std::size_t end =
+      layout.precision < 0 ? text.text().size() : char_to_byte(text.text(), layout.precision);
   Layout padding = layout;
   if (padding.align == '=') padding.align = '<';  // a leading 0 of a text's width
   return append_padded(in, out, *sub_str(in.arena(), *text.string, 0, end), padding, '<', 0);

@@ -79,9 +79,12 @@ class BraceFormatter {
     if (at < s.size() && s[at] == '!') {
       if (at + 1 >= s.size()) return fail("end of string while looking for conversion specifier");
       const char conversion = s[at + 1];
-      if (conversion == 's') v = to_str(in_, v);
-      else if (conversion == 'r' || conversion == 'a') v = to_repr(in_, v);
-      else return fail(std::string("Unknown conversion specifier ") + conversion);
+      if (conversion == 's')
+        v = to_str(in_, v);
+      else if (conversion == 'r' || conversion == 'a')
+        v = to_repr(in_, v);
+      else
+        return fail(std::string("Unknown conversion specifier ") + conversion);
       if (v.is_error()) return false;
       at += 2;
       if (at < s.size() && s[at] != ':') return fail("expected ':' after conversion specifier");
@@ -92,7 +95,8 @@ class BraceFormatter {
       if (!run(*text, spec, depth + 1)) return false;
     }
     if (v.is(Kind::undefined)) {
-      return spec.size() == 0 ? true : fail("unsupported format string passed to Undefined.__format__");
+      return spec.size() == 0 ? true
+                              : fail("unsupported format string passed to Undefined.__format__");
     }
     Layout layout;
     return parse_layout(in_, spec.bytes(), layout) && append_formatted(in_, out, v, layout);
@@ -128,11 +132,13 @@ class BraceFormatter {
     if (name.empty()) index = next_++;
     if (index) {
       if (numbering_ != Numbering::unknown && numbering_ != used) {
-        return fail("cannot switch between automatic field numbering and manual field specification");
+        return fail(
+            "cannot switch between automatic field numbering and manual field specification");
       }
       numbering_ = used;
       if (*index >= static_cast<std::int64_t>(args_.positional.size())) {
-        return fail("Replacement index " + std::to_string(*index) + " out of range for positional args tuple");
+        return fail("Replacement index " + std::to_string(*index) +
+                    " out of range for positional args tuple");
       }
       out = args_.positional[static_cast<std::size_t>(*index)];
       return true;

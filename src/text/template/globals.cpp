@@ -20,7 +20,8 @@ Value range(Interp& in, const Value&, const Args& args) {
   for (const Value& v : args.positional) {
     if (v.is(Kind::undefined)) return in.fail_undefined(v);
     if (!v.is_int()) {
-      return in.fail("'" + std::string(type_name(v)) + "' object cannot be interpreted as an integer");
+      return in.fail("'" + std::string(type_name(v)) +
+                     "' object cannot be interpreted as an integer");
     }
   }
   Range* r = in.arena().make<Range>();
@@ -33,7 +34,8 @@ Value range(Interp& in, const Value&, const Args& args) {
     if (i > kBound || i < -kBound) return in.fail("range() argument too large");
   }
   if (r->size() > kMaxRange) {
-    return in.fail("Range too big. The sandbox blocks ranges larger than " + std::to_string(kMaxRange));
+    return in.fail("Range too big. The sandbox blocks ranges larger than " +
+                   std::to_string(kMaxRange));
   }
   Value v;
   v.kind = Kind::range;

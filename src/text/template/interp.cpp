@@ -11,10 +11,11 @@ namespace kvasir::text::tmpl {
 
 namespace {
 
-constexpr std::string_view kKnownRoles[] = {
-    "system", "user", "assistant", "tool", "developer", "function", "ipython", "model", "observation"};
-constexpr std::string_view kKnownTypes[] = {
-    "text", "image", "image_url", "audio", "video", "function", "tool", "json", "object", "string"};
+constexpr std::string_view kKnownRoles[] = {"system",  "user",      "assistant",
+                                            "tool",    "developer", "function",
+                                            "ipython", "model",     "observation"};
+constexpr std::string_view kKnownTypes[] = {"text",     "image", "image_url", "audio",  "video",
+                                            "function", "tool",  "json",      "object", "string"};
 
 template <std::size_t N>
 bool is_one_of(const std::string_view (&words)[N], std::string_view word) {
@@ -98,18 +99,26 @@ bool Interp::truth(const Value& v) {
     case Kind::error:
     case Kind::missing:
     case Kind::undefined:
-    case Kind::none: return false;
-    case Kind::boolean: return v.boolean;
-    case Kind::integer: return v.integer != 0;
-    case Kind::floating: return v.floating != 0;
-    case Kind::string: return !v.text().empty();
+    case Kind::none:
+      return false;
+    case Kind::boolean:
+      return v.boolean;
+    case Kind::integer:
+      return v.integer != 0;
+    case Kind::floating:
+      return v.floating != 0;
+    case Kind::string:
+      return !v.text().empty();
     case Kind::list:
     case Kind::tuple:
     case Kind::dict:
     case Kind::dict_view:
-    case Kind::range: return length_of(nullptr, v) != 0;
-    case Kind::loop: return length_of(this, v) > 0;
-    default: return true;
+    case Kind::range:
+      return length_of(nullptr, v) != 0;
+    case Kind::loop:
+      return length_of(this, v) > 0;
+    default:
+      return true;
   }
 }
 
@@ -178,9 +187,9 @@ bool bind_args(Interp& in,
                std::initializer_list<std::string_view> names,
                std::size_t n_required,
                Value* out) {
-  const std::string name = std::string(callee) + "()";
+  const auto name = [callee] { return std::string(callee) + "()"; };
   if (args.positional.size() > names.size()) {
-    in.fail(name + " takes at most " + std::to_string(names.size()) + " arguments (" +
+    in.fail(name() + " takes at most " + std::to_string(names.size()) + " arguments (" +
             std::to_string(args.positional.size()) + " given)");
     return false;
   }
@@ -190,7 +199,7 @@ bool bind_args(Interp& in,
     const auto found = std::find(names.begin(), names.end(), keyword.name);
     const auto i = static_cast<std::size_t>(found - names.begin());
     if (found == names.end() || (given >> i & 1u) != 0) {
-      in.fail(name + " got " +
+      in.fail(name() + " got " +
               (found == names.end() ? "an unexpected keyword argument '"
                                     : "multiple values for argument '") +
               std::string(keyword.name) + "'");
@@ -201,7 +210,7 @@ bool bind_args(Interp& in,
   }
   for (std::size_t i = 0; i < n_required; ++i) {
     if ((given >> i & 1u) != 0) continue;
-    in.fail(name + " missing required argument: '" + std::string(*(names.begin() + i)) + "'");
+    in.fail(name() + " missing required argument: '" + std::string(*(names.begin() + i)) + "'");
     return false;
   }
   return true;

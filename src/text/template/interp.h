@@ -1,5 +1,6 @@
-// One rendering: evaluates the tree of a Program against variables, within the limits of TXT-30. Failing functions
-// return Value::error() (or false, null) after fail(); the first message wins and failed() is then true.
+// One rendering: evaluates the tree of a Program against variables, within the limits of TXT-30.
+// Failing functions return Value::error() (or false, null) after fail(); the first message wins and
+// failed() is then true.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ inline constexpr int kMaxNesting = 200;                // TXT-30: macro calls, n
 inline constexpr int kMaxTreeDepth = 4000;             // evaluation frames on the machine's stack
 inline constexpr std::size_t kMaxArenaBytes = std::size_t{512} << 20;
 // Bytes scanned or copied by string and list operations: bounds what a single cheap node can cost.
-inline constexpr std::int64_t kMaxWork = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxWork = std::int64_t{768} << 20;
 inline constexpr std::int64_t kWorkOfItem = 16;
 
 // A one-pass source of values. next: false at the end or on failure (Interp::failed tells).
@@ -34,7 +35,8 @@ struct Iter {
   ~Iter() = default;  // arena objects; nobody deletes one
 };
 
-// Variables of one call of a Function of the program. Nested macros keep a pointer to their maker's.
+// Variables of one call of a Function of the program. Nested macros keep a pointer to their
+// maker's.
 struct Activation {
   Activation* outer = nullptr;
   Value* slots = nullptr;
@@ -64,9 +66,9 @@ class Interp {
   Value fail(std::string message);
   Value fail_limits();
   Value fail_undefined(const Value& undefined);  // an operation on it
-  bool tick(std::int64_t nodes = 1);            // false: failed
-  bool work(std::int64_t bytes);                // false: failed
-  bool can_take(std::size_t bytes);             // before a big allocation; false: failed
+  bool tick(std::int64_t nodes = 1);             // false: failed
+  bool work(std::int64_t bytes);                 // false: failed
+  bool can_take(std::size_t bytes);              // before a big allocation; false: failed
 
   Value str(std::string_view bytes, bool is_content = false);  // copies
   Value finish(const Builder& built);
@@ -120,7 +122,6 @@ class Interp {
   void load_variables(const json::Object& variables);
   Value from_input(const json::Value& v, bool is_content, bool is_known_word, int depth);
 
-
   const Program& program_;
   const RenderOptions& options_;
   Arena arena_;
@@ -139,8 +140,9 @@ class Interp {
   std::string message_;
 };
 
-// Fills out[i] with the argument called names[i] (by position or keyword); left untouched when absent, so callers put
-// defaults there first. False: failed (too many, unknown, twice, or fewer than required).
+// Fills out[i] with the argument called names[i] (by position or keyword); left untouched when
+// absent, so callers put defaults there first. False: failed (too many, unknown, twice, or fewer
+// than required).
 bool bind_args(Interp& in,
                std::string_view callee,
                const Args& args,

@@ -12,7 +12,9 @@ struct TextIter final : Iter {
   bool next(Interp& in, Value& out) override {
     if (at >= s->bytes.size() || !in.tick()) return false;
     const std::size_t end = at + decode_utf8(s->bytes.substr(at)).n_bytes;
-    out = Value::of(sub_str(in.arena(), *s, at, end));
+    Str* c = sub_str(in.arena(), *s, at, end);
+    c->markup = false;  // a Markup iterates over plain strings
+    out = Value::of(c);
     at = end;
     return true;
   }
@@ -86,14 +88,22 @@ bool ListIter::next(Interp& in, Value& out) {
 Iter* Interp::iterate(const Value& v) {
   switch (v.kind) {
     case Kind::list:
-    case Kind::tuple: return arena_.make<ListIter>(v.list);
-    case Kind::string: return arena_.make<TextIter>(v.string);
-    case Kind::dict: return arena_.make<DictIter>(v.dict, ViewPart::keys);
-    case Kind::dict_view: return arena_.make<DictIter>(v.view->dict, v.view->part);
-    case Kind::range: return arena_.make<RangeIter>(*v.range);
-    case Kind::iterator: return v.iterator;
-    case Kind::undefined: return arena_.make<ListIter>(list());
-    case Kind::loop: return arena_.make<LoopRestIter>(v.loop);
+    case Kind::tuple:
+      return arena_.make<ListIter>(v.list);
+    case Kind::string:
+      return arena_.make<TextIter>(v.string);
+    case Kind::dict:
+      return arena_.make<DictIter>(v.dict, ViewPart::keys);
+    case Kind::dict_view:
+      return arena_.make<DictIter>(v.view->dict, v.view->part);
+    case Kind::range:
+      return arena_.make<RangeIter>(*v.range);
+    case Kind::iterator:
+      return v.iterator;
+    case Kind::undefined:
+      return arena_.make<ListIter>(list());
+    case Kind::loop:
+      return arena_.make<LoopRestIter>(v.loop);
     default:
       if (!v.is_error()) fail("'" + std::string(type_name(v)) + "' object is not iterable");
       return nullptr;
@@ -110,19 +120,26 @@ bool is_iterable(const Value& v) noexcept {
     case Kind::range:
     case Kind::iterator:
     case Kind::loop:
-    case Kind::undefined: return true;
-    default: return false;
+    case Kind::undefined:
+      return true;
+    default:
+      return false;
   }
 }
 
 std::int64_t length_of(Interp* in, const Value& v) {
   switch (v.kind) {
     case Kind::list:
-    case Kind::tuple: return static_cast<std::int64_t>(v.list->items.size());
-    case Kind::dict: return static_cast<std::int64_t>(v.dict->size());
-    case Kind::dict_view: return static_cast<std::int64_t>(v.view->dict->size());
-    case Kind::range: return v.range->size();
-    case Kind::undefined: return 0;
+    case Kind::tuple:
+      return static_cast<std::int64_t>(v.list->items.size());
+    case Kind::dict:
+      return static_cast<std::int64_t>(v.dict->size());
+    case Kind::dict_view:
+      return static_cast<std::int64_t>(v.view->dict->size());
+    case Kind::range:
+      return v.range->size();
+    case Kind::undefined:
+      return 0;
     case Kind::string:
       if (in != nullptr && v.string->n_chars < 0 &&
           !in->work(static_cast<std::int64_t>(v.text().size()))) {
@@ -153,7 +170,7 @@ bool collect(Interp& in, const Value& v, std::pmr::vector<Value>& out) {
 Iter* reversed(Interp& in, const Value& v) {
   if (v.is_sequence()) return in.arena().make<BackwardIter>(v.list);
   const bool has_order = v.is(Kind::range) || v.is(Kind::dict) || v.is(Kind::dict_view) ||
-                         v.is_string();
+                         v.is_string() || v.is(Kind::undefined);
   if (!has_order) return nullptr;
   List* items = in.list();
   if (!collect(in, v, items->items)) return nullptr;

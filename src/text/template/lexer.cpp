@@ -53,9 +53,9 @@ class Lexer {
     tokens_.push_back({kind, line_, std::string(text)});
   }
   void advance_to(std::size_t to) {
-    line_ += static_cast<std::uint32_t>(std::count(s_.begin() + static_cast<std::ptrdiff_t>(at_),
-                                                   s_.begin() + static_cast<std::ptrdiff_t>(to),
-                                                   '\n'));
+    line_ +=
+        static_cast<std::uint32_t>(std::count(s_.begin() + static_cast<std::ptrdiff_t>(at_),
+                                              s_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
     at_ = to;
   }
   bool starts(std::size_t at, std::string_view what) const {
@@ -80,7 +80,8 @@ class Lexer {
     }
     const char kind = s_[tag + 1];
     std::size_t after = tag + 2;
-    const char sign = after < s_.size() && (s_[after] == '-' || s_[after] == '+') ? s_[after] : '\0';
+    const char sign =
+        after < s_.size() && (s_[after] == '-' || s_[after] == '+') ? s_[after] : '\0';
     if (sign != '\0') ++after;
     emit_data(tag, sign, kind == '{');
     advance_to(after);
@@ -201,8 +202,7 @@ class Lexer {
     if (c >= '0' && c <= '9') return number();
     if (is_word_char(c)) return name();
     if (c == '"' || c == '\'') return string(c);
-    if (static_cast<unsigned char>(c) >= 0x80 &&
-        is_alpha(decode_utf8(s_.substr(at_)).code_point)) {
+    if (static_cast<unsigned char>(c) >= 0x80 && is_alpha(decode_utf8(s_.substr(at_)).code_point)) {
       return name();
     }
     return op();
@@ -226,8 +226,8 @@ class Lexer {
   std::size_t digits(std::size_t at, std::string_view allowed) const {
     while (at < s_.size()) {
       const bool is_digit = allowed.find(s_[at]) != allowed.npos;
-      const bool is_joint = s_[at] == '_' && at + 1 < s_.size() &&
-                            allowed.find(s_[at + 1]) != allowed.npos;
+      const bool is_joint =
+          s_[at] == '_' && at + 1 < s_.size() && allowed.find(s_[at + 1]) != allowed.npos;
       if (!is_digit && !is_joint) break;
       ++at;
     }
@@ -260,7 +260,8 @@ class Lexer {
     return {};
   }
 
-  // Where the integer at at_ ends, prefixes 0x 0o 0b included; a leading zero stands for zeros only.
+  // Where the integer at at_ ends, prefixes 0x 0o 0b included; a leading zero stands for zeros
+  // only.
   std::size_t integer_end(std::size_t decimal_end) const {
     if (s_[at_] != '0') return decimal_end;
     if (at_ + 1 < s_.size()) {

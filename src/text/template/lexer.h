@@ -1,5 +1,5 @@
-// Cuts a template into tokens with Jinja's whitespace rules: trim_blocks and lstrip_blocks on, keep_trailing_newline
-// off (TXT-20), `-` and `+` markers (TXT-21).
+// Cuts a template into tokens with Jinja's whitespace rules: trim_blocks and lstrip_blocks on,
+// keep_trailing_newline off (TXT-20), `-` and `+` markers (TXT-21).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,17 @@
 namespace kvasir::text::tmpl {
 
 enum class TokenKind : std::uint8_t {
-  data, variable_begin, variable_end, block_begin, block_end, name, string, integer, floating, op, end
+  data,
+  variable_begin,
+  variable_end,
+  block_begin,
+  block_end,
+  name,
+  string,
+  integer,
+  floating,
+  op,
+  end
 };
 
 struct Token {

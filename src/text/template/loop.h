@@ -6,7 +6,7 @@
 namespace kvasir::text::tmpl {
 
 struct LoopState {
-  Value iterable;      // what is looped over, for its length
+  Value iterable;  // what is looped over, for its length
   Iter* items = nullptr;
   std::int64_t index0 = -1;
   std::int64_t length = -1;  // -1: not asked for yet
@@ -18,6 +18,8 @@ struct LoopState {
 };
 
 bool next_item(Interp& in, LoopState& loop, Value& out);  // false: the end, or failed
-Value loop_attribute(Interp& in, LoopState& loop, std::string_view name);  // missing: no such attribute
+Value loop_attribute(Interp& in,
+                     LoopState& loop,
+                     std::string_view name);  // missing: no such attribute
 
 }  // namespace kvasir::text::tmpl

@@ -132,7 +132,8 @@ Value dict_get(Interp& in, const Value& self, const Args& args) {
   Value bound[2] = {Value{}, Value::none()};
   if (!args.keywords.empty()) return in.fail("dict.get() takes no keyword arguments");
   if (!bind_args(in, "get", args, {"key", "default"}, 1, bound)) return Value::error();
-  if (!hashable(bound[0])) return in.fail("unhashable type: '" + std::string(type_name(bound[0])) + "'");
+  if (!hashable(bound[0]))
+    return in.fail("unhashable type: '" + std::string(type_name(bound[0])) + "'");
   const Value* found = self.dict->find(bound[0]);
   return found != nullptr ? *found : bound[1];
 }
@@ -154,7 +155,8 @@ Value dict_pop(Interp& in, const Value& self, const Args& args) {
     return bound[1].is(Kind::missing) ? in.fail(short_repr(bound[0])) : bound[1];
   }
   const Value value = *found;
-  if (!in.work(static_cast<std::int64_t>(self.dict->size()) * kWorkOfItem)) return Value::error();
+  if (!in.work(static_cast<std::int64_t>(self.dict->size()) * 4 * kWorkOfItem))
+    return Value::error();
   self.dict->erase(bound[0]);
   return value;
 }
@@ -162,7 +164,8 @@ Value dict_pop(Interp& in, const Value& self, const Args& args) {
 Value dict_popitem(Interp& in, const Value& self, const Args& args) {
   if (!bind_args(in, "popitem", args, {}, 0, nullptr)) return Value::error();
   if (self.dict->size() == 0) return in.fail("'popitem(): dictionary is empty'");
-  if (!in.work(static_cast<std::int64_t>(self.dict->size()) * kWorkOfItem)) return Value::error();
+  if (!in.work(static_cast<std::int64_t>(self.dict->size()) * 4 * kWorkOfItem))
+    return Value::error();
   List* pair = in.list();
   const auto [key, value] = self.dict->entries.back();
   pair->items.assign({key, value});
@@ -173,7 +176,8 @@ Value dict_popitem(Interp& in, const Value& self, const Args& args) {
 Value dict_setdefault(Interp& in, const Value& self, const Args& args) {
   Value bound[2] = {Value{}, Value::none()};
   if (!bind_args(in, "setdefault", args, {"key", "default"}, 1, bound)) return Value::error();
-  if (!hashable(bound[0])) return in.fail("unhashable type: '" + std::string(type_name(bound[0])) + "'");
+  if (!hashable(bound[0]))
+    return in.fail("unhashable type: '" + std::string(type_name(bound[0])) + "'");
   if (const Value* found = self.dict->find(bound[0])) return *found;
   self.dict->set(bound[0], bound[1]);
   return bound[1];
@@ -215,25 +219,27 @@ Value cycler_reset(Interp& in, const Value& self, const Args& args) {
 
 // Tuples have the first two.
 constexpr std::array kListMethods = {
-    FilterDef{"index", list_index},     FilterDef{"count", list_count}, FilterDef{"copy", list_copy},
-    FilterDef{"append", append},        FilterDef{"clear", list_clear},
-    FilterDef{"extend", extend},        FilterDef{"insert", insert},    FilterDef{"pop", list_pop},
-    FilterDef{"remove", list_remove},   FilterDef{"reverse", list_reverse}, FilterDef{"sort", list_sort}};
+    FilterDef{"index", list_index},   FilterDef{"count", list_count},
+    FilterDef{"copy", list_copy},     FilterDef{"append", append},
+    FilterDef{"clear", list_clear},   FilterDef{"extend", extend},
+    FilterDef{"insert", insert},      FilterDef{"pop", list_pop},
+    FilterDef{"remove", list_remove}, FilterDef{"reverse", list_reverse},
+    FilterDef{"sort", list_sort}};
 
-constexpr std::array kDictMethods = {
-    FilterDef{"clear", dict_clear},
-    FilterDef{"copy", dict_copy},
-    FilterDef{"get", dict_get},
-    FilterDef{"items", dict_view<ViewPart::items>},
-    FilterDef{"keys", dict_view<ViewPart::keys>},
-    FilterDef{"pop", dict_pop},
-    FilterDef{"popitem", dict_popitem},
-    FilterDef{"setdefault", dict_setdefault},
-    FilterDef{"update", dict_update},
-    FilterDef{"values", dict_view<ViewPart::values>}};
+constexpr std::array kDictMethods = {FilterDef{"clear", dict_clear},
+                                     FilterDef{"copy", dict_copy},
+                                     FilterDef{"get", dict_get},
+                                     FilterDef{"items", dict_view<ViewPart::items>},
+                                     FilterDef{"keys", dict_view<ViewPart::keys>},
+                                     FilterDef{"pop", dict_pop},
+                                     FilterDef{"popitem", dict_popitem},
+                                     FilterDef{"setdefault", dict_setdefault},
+                                     FilterDef{"update", dict_update},
+                                     FilterDef{"values", dict_view<ViewPart::values>}};
 
-constexpr std::string_view kChanging[] = {"append", "clear", "extend", "insert", "pop", "popitem",
-                                          "remove", "reverse", "setdefault", "sort", "update"};
+constexpr std::string_view kChanging[] = {"append",     "clear",   "extend", "insert",
+                                          "pop",        "popitem", "remove", "reverse",
+                                          "setdefault", "sort",    "update"};
 
 template <std::size_t N>
 Native find_in(const std::array<FilterDef, N>& methods, std::size_t n, std::string_view name) {
@@ -277,19 +283,25 @@ bool fill_dict(Interp& in, Dict& dict, const Args& args) {
 bool changes_input(const Value& object, std::string_view name) {
   const bool is_input = (object.is(Kind::list) && object.list->is_input) ||
                         (object.is(Kind::dict) && object.dict->is_input);
-  return is_input && std::find(std::begin(kChanging), std::end(kChanging), name) != std::end(kChanging);
+  return is_input &&
+         std::find(std::begin(kChanging), std::end(kChanging), name) != std::end(kChanging);
 }
 
 Native find_method(const Value& object, std::string_view name) {
   switch (object.kind) {
-    case Kind::string: return find_string_method(name);
-    case Kind::list: return find_in(kListMethods, kListMethods.size(), name);
-    case Kind::tuple: return find_in(kListMethods, 2, name);
-    case Kind::dict: return find_in(kDictMethods, kDictMethods.size(), name);
+    case Kind::string:
+      return find_string_method(name);
+    case Kind::list:
+      return find_in(kListMethods, kListMethods.size(), name);
+    case Kind::tuple:
+      return find_in(kListMethods, 2, name);
+    case Kind::dict:
+      return find_in(kDictMethods, kDictMethods.size(), name);
     case Kind::cycler:
       if (name == "next") return cycler_next;
       return name == "reset" ? cycler_reset : nullptr;
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 

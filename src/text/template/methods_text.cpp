@@ -66,7 +66,8 @@ template <bool kFromRight>
 Value partition_method(Interp& in, const Value& self, const Args& args) {
   Value separator;
   if (!bind_args(in, "partition", args, {"sep"}, 1, &separator)) return Value::error();
-  if (!separator.is_string()) return in.fail("must be str, not " + std::string(type_name(separator)));
+  if (!separator.is_string())
+    return in.fail("must be str, not " + std::string(type_name(separator)));
   return partition(in, *self.string, *separator.string, kFromRight);
 }
 
@@ -77,7 +78,8 @@ Value splitlines_method(Interp& in, const Value& self, const Args& args) {
 }
 
 // A start and end in characters, as in s.find(x, start, end), as bytes.
-bool window(Interp& in, Str& s, const Value& start, const Value& end, std::size_t& from, std::size_t& to) {
+bool window(
+    Interp& in, Str& s, const Value& start, const Value& end, std::size_t& from, std::size_t& to) {
   const std::int64_t n = char_count(s);
   const auto clamp = [&](const Value& v, std::int64_t other) {
     if (v.is(Kind::none)) return other;
@@ -99,7 +101,8 @@ bool window(Interp& in, Str& s, const Value& start, const Value& end, std::size_
 template <bool kAtEnd>
 Value startswith_method(Interp& in, const Value& self, const Args& args) {
   Value bound[3] = {Value::none(), Value::none(), Value::none()};
-  if (!bind_args(in, "startswith", args, {"prefix", "start", "end"}, 1, bound)) return Value::error();
+  if (!bind_args(in, "startswith", args, {"prefix", "start", "end"}, 1, bound))
+    return Value::error();
   std::size_t from = 0, to = 0;
   if (!window(in, *self.string, bound[1], bound[2], from, to)) return Value::error();
   const bool is_empty_window = from > to;
@@ -177,7 +180,8 @@ Value join_method(Interp& in, const Value& self, const Args& args) {
   Value items;
   if (!bind_args(in, "join", args, {"iterable"}, 1, &items)) return Value::error();
   Iter* source = in.iterate(items);
-  return source == nullptr ? Value::error() : join(in, *self.string, *source, /*only_strings=*/true);
+  return source == nullptr ? Value::error()
+                           : join(in, *self.string, *source, /*only_strings=*/true);
 }
 
 Value format_method(Interp& in, const Value& self, const Args& args) {
@@ -216,7 +220,8 @@ template <bool kPrefix>
 Value remove_affix(Interp& in, const Value& self, const Args& args) {
   Value affix;
   if (!bind_args(in, "removeprefix", args, {"prefix"}, 1, &affix)) return Value::error();
-  if (!affix.is_string()) return in.fail("argument must be str, not " + std::string(type_name(affix)));
+  if (!affix.is_string())
+    return in.fail("argument must be str, not " + std::string(type_name(affix)));
   const std::string_view text = self.text();
   const std::size_t n = affix.text().size();
   if (kPrefix ? !text.starts_with(affix.text()) : !text.ends_with(affix.text())) return self;
@@ -322,8 +327,8 @@ constexpr std::array kMethods = {
 }  // namespace
 
 Native find_string_method(std::string_view name) {
-  const auto* found = std::find_if(
-      kMethods.begin(), kMethods.end(), [name](const FilterDef& m) { return m.name == name; });
+  const auto* found = std::find_if(kMethods.begin(), kMethods.end(),
+                                   [name](const FilterDef& m) { return m.name == name; });
   return found == kMethods.end() ? nullptr : found->apply;
 }
 

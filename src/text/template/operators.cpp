@@ -14,18 +14,30 @@ namespace {
 
 std::string_view symbol(Operator op) {
   switch (op) {
-    case Operator::add: return "+";
-    case Operator::sub: return "-";
-    case Operator::mul: return "*";
-    case Operator::div: return "/";
-    case Operator::floor_div: return "//";
-    case Operator::mod: return "%";
-    case Operator::pow: return "**";
-    case Operator::lt: return "<";
-    case Operator::le: return "<=";
-    case Operator::gt: return ">";
-    case Operator::ge: return ">=";
-    default: return "==";
+    case Operator::add:
+      return "+";
+    case Operator::sub:
+      return "-";
+    case Operator::mul:
+      return "*";
+    case Operator::div:
+      return "/";
+    case Operator::floor_div:
+      return "//";
+    case Operator::mod:
+      return "%";
+    case Operator::pow:
+      return "**";
+    case Operator::lt:
+      return "<";
+    case Operator::le:
+      return "<=";
+    case Operator::gt:
+      return ">";
+    case Operator::ge:
+      return ">=";
+    default:
+      return "==";
   }
 }
 
@@ -65,11 +77,13 @@ Value int_binary(Interp& in, Operator op, std::int64_t a, std::int64_t b) {
       return __builtin_sub_overflow(a, b, &result) ? too_large(in) : Value::of(result);
     case Operator::mul:
       return __builtin_mul_overflow(a, b, &result) ? too_large(in) : Value::of(result);
-    case Operator::div: return Value::of(static_cast<double>(a) / static_cast<double>(b));
+    case Operator::div:
+      return Value::of(static_cast<double>(a) / static_cast<double>(b));
     case Operator::floor_div:
       if (b == -1) return int_binary(in, Operator::sub, 0, a);
       return Value::of(floor_divide(a, b));
-    case Operator::mod: return Value::of(b == -1 ? 0 : a - floor_divide(a, b) * b);
+    case Operator::mod:
+      return Value::of(b == -1 ? 0 : a - floor_divide(a, b) * b);
     default:
       if (b >= 0) return int_power(in, a, b);
       if (a == 0) return in.fail("0.0 cannot be raised to a negative power");
@@ -113,13 +127,20 @@ Value float_binary(Interp& in, Operator op, double a, double b) {
                                                : "float modulo");
   }
   switch (op) {
-    case Operator::add: return Value::of(a + b);
-    case Operator::sub: return Value::of(a - b);
-    case Operator::mul: return Value::of(a * b);
-    case Operator::div: return Value::of(a / b);
-    case Operator::floor_div: return Value::of(float_floor_div(a, b));
-    case Operator::mod: return Value::of(float_mod(a, b));
-    default: return float_power(in, a, b);
+    case Operator::add:
+      return Value::of(a + b);
+    case Operator::sub:
+      return Value::of(a - b);
+    case Operator::mul:
+      return Value::of(a * b);
+    case Operator::div:
+      return Value::of(a / b);
+    case Operator::floor_div:
+      return Value::of(float_floor_div(a, b));
+    case Operator::mod:
+      return Value::of(float_mod(a, b));
+    default:
+      return float_power(in, a, b);
   }
 }
 
@@ -174,10 +195,14 @@ int order(std::string_view a, std::string_view b) { return a.compare(b); }
 
 std::optional<bool> apply_order(Operator op, int sign) {
   switch (op) {
-    case Operator::lt: return sign < 0;
-    case Operator::le: return sign <= 0;
-    case Operator::gt: return sign > 0;
-    default: return sign >= 0;
+    case Operator::lt:
+      return sign < 0;
+    case Operator::le:
+      return sign <= 0;
+    case Operator::gt:
+      return sign > 0;
+    default:
+      return sign >= 0;
   }
 }
 
@@ -204,7 +229,8 @@ std::optional<bool> ordered(Interp& in, Operator op, const Value& a, const Value
   return std::nullopt;
 }
 
-std::optional<bool> compare_lists(Interp& in, Operator op, const List& a, const List& b, int depth) {
+std::optional<bool> compare_lists(
+    Interp& in, Operator op, const List& a, const List& b, int depth) {
   if (depth > kMaxNesting) {
     in.fail_limits();
     return std::nullopt;
@@ -274,17 +300,20 @@ std::optional<bool> equals(Interp& in, const Value& a, const Value& b) {
 
 std::optional<bool> compare(Interp& in, Operator op, const Value& a, const Value& b) {
   switch (op) {
-    case Operator::eq: return equals(in, a, b);
+    case Operator::eq:
+      return equals(in, a, b);
     case Operator::ne: {
       const auto same = equals(in, a, b);
       return same ? std::optional<bool>(!*same) : std::nullopt;
     }
-    case Operator::in: return contains(in, b, a);
+    case Operator::in:
+      return contains(in, b, a);
     case Operator::not_in: {
       const auto found = contains(in, b, a);
       return found ? std::optional<bool>(!*found) : std::nullopt;
     }
-    default: return ordered(in, op, a, b, 0);
+    default:
+      return ordered(in, op, a, b, 0);
   }
 }
 
@@ -308,12 +337,14 @@ std::optional<bool> contains(Interp& in, const Value& container, const Value& it
         return std::nullopt;
       }
       return container.dict->find(item) != nullptr;
-    case Kind::undefined: return false;
+    case Kind::undefined:
+      return false;
     case Kind::list:
     case Kind::tuple:
     case Kind::range:
     case Kind::dict_view:
-    case Kind::iterator: return contains_item(in, container, item);
+    case Kind::iterator:
+      return contains_item(in, container, item);
     default:
       in.fail("argument of type '" + std::string(type_name(container)) + "' is not iterable");
       return std::nullopt;
@@ -326,7 +357,8 @@ bool sort_values(Interp& in, std::pmr::vector<Value>& items, const SortOptions& 
                ? v
                : v.list->items[static_cast<std::size_t>(options.by_pair_member)];
   };
-  // A merge sort of our own: the order may fail half-way, which std::sort's contract does not allow.
+  // A merge sort of our own: the order may fail half-way, which std::sort's contract does not
+  // allow.
   std::vector<Value> from(items.begin(), items.end());
   std::vector<Value> to(from.size());
   for (std::size_t width = 1; width < from.size(); width *= 2) {

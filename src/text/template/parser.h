@@ -1,4 +1,5 @@
-// Tokens → tree (TXT-21, TXT-22). Recursive descent with bounded nesting; names are not resolved here.
+// Tokens → tree (TXT-21, TXT-22). Recursive descent with bounded nesting; names are not resolved
+// here.
 #pragma once
 
 #include <string>
@@ -11,7 +12,8 @@
 
 namespace kvasir::text::tmpl {
 
-// Fills program.root's body; program.source must be set and outlives the call. Errors name the line.
+// Fills program.root's body; program.source must be set and outlives the call. Errors name the
+// line.
 Status parse_program(Program& program);
 
 class Parser {
@@ -66,7 +68,8 @@ class Parser {
   ExprResult parse_filter(Expr* input, bool starts_inline);
   ExprResult parse_test(Expr* node);
   Status parse_arguments(Expr& call);
-  Result<Expr*> make_binary(ExprKind kind, Operator op, Expr* left, Expr* right, std::uint32_t line);
+  Result<Expr*> make_binary(
+      ExprKind kind, Operator op, Expr* left, Expr* right, std::uint32_t line);
   Status own(Expr* parent);  // takes over the kids' depth; error when too deep
 
   // --- tokens

@@ -306,7 +306,8 @@ Parser::ExprResult Parser::parse_literal() {
       node->literal = Value::of(value);
       break;
     }
-    default: return unexpected("an expression");
+    default:
+      return unexpected("an expression");
   }
   next();
   return node;

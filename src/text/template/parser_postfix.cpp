@@ -62,7 +62,10 @@ Parser::ExprResult Parser::parse_subscript(Expr* node) {
     parts.push_back(part);
   }
   KVASIR_TRY_DO(expect_op("]"));
-  if (parts.size() == 1 && parts[0]->kind == ExprKind::slice) {
+  const auto is_bare_slice = [](const Expr* part) {  // start:stop:step, not yet of anything
+    return part->kind == ExprKind::slice && part->kids.size() == 3;
+  };
+  if (parts.size() == 1 && is_bare_slice(parts[0])) {
     parts[0]->kids.insert(parts[0]->kids.begin(), node);
     KVASIR_TRY_DO(own(parts[0]));
     return parts[0];
@@ -72,7 +75,7 @@ Parser::ExprResult Parser::parse_subscript(Expr* node) {
   } else {
     Expr* key = make(ExprKind::tuple, result->line);
     for (const Expr* part : parts) {
-      if (part->kind == ExprKind::slice) return syntax_error("a tuple of slices", result->line);
+      if (is_bare_slice(part)) return syntax_error("a tuple of slices", result->line);
     }
     key->kids = std::move(parts);
     KVASIR_TRY_DO(own(key));
@@ -162,8 +165,8 @@ Parser::ExprResult Parser::parse_test(Expr* node) {
   }
   test->kids = {node};
   const TokenKind kind = current().kind;
-  const bool is_word = kind == TokenKind::name && !at_name("else") && !at_name("or") &&
-                       !at_name("and");
+  const bool is_word =
+      kind == TokenKind::name && !at_name("else") && !at_name("or") && !at_name("and");
   const bool is_value = kind == TokenKind::string || kind == TokenKind::integer ||
                         kind == TokenKind::floating || at_op("[") || at_op("{");
   if (at_op("(")) {

@@ -26,11 +26,21 @@ Error Parser::unexpected(std::string_view expected) const {
   const Token& token = current();
   std::string got;
   switch (token.kind) {
-    case TokenKind::end: got = "the end of the template"; break;
-    case TokenKind::variable_end: got = "'}}'"; break;
-    case TokenKind::block_end: got = "'%}'"; break;
-    case TokenKind::string: got = "a string"; break;
-    default: got = "'" + token.text + "'"; break;
+    case TokenKind::end:
+      got = "the end of the template";
+      break;
+    case TokenKind::variable_end:
+      got = "'}}'";
+      break;
+    case TokenKind::block_end:
+      got = "'%}'";
+      break;
+    case TokenKind::string:
+      got = "a string";
+      break;
+    default:
+      got = "'" + token.text + "'";
+      break;
   }
   return syntax_error("expected " + std::string(expected) + ", got " + got, token.line);
 }
@@ -66,7 +76,8 @@ Stmt* Parser::make(StmtKind kind, std::uint32_t line) {
 
 Result<std::vector<Stmt*>> Parser::parse_template() { return parse_body({}); }
 
-// Statements up to a tag in end_tags (left as the current token, behind its `{%`) or the template's end.
+// Statements up to a tag in end_tags (left as the current token, behind its `{%`) or the template's
+// end.
 Result<std::vector<Stmt*>> Parser::parse_body(std::initializer_list<std::string_view> end_tags) {
   std::vector<Stmt*> body;
   Stmt* output = nullptr;  // neighbouring text and {{ }} make one statement

@@ -67,39 +67,56 @@ class Printer {
         append_quoted(out_, *v.string);
         if (v.string->markup) out_.append(")");
         return in_.work(static_cast<std::int64_t>(v.text().size()) * 4);
-      case Kind::list: return sequence(v.list->items, "[", "]");
-      case Kind::tuple: return sequence(v.list->items, "(", v.list->items.size() == 1 ? ",)" : ")");
-      case Kind::dict: return dict(*v.dict);
-      case Kind::dict_view: return view(*v.view);
+      case Kind::list:
+        return sequence(v.list->items, "[", "]");
+      case Kind::tuple:
+        return sequence(v.list->items, "(", v.list->items.size() == 1 ? ",)" : ")");
+      case Kind::dict:
+        return dict(*v.dict);
+      case Kind::dict_view:
+        return view(*v.view);
       case Kind::name_space:
         out_.append("<Namespace ");
         if (!dict(*v.dict)) return false;
         out_.append(">");
         return true;
-      case Kind::range: return range(*v.range);
-      case Kind::loop: return loop(v);
-      default: out_.append(simple(v)); return true;
+      case Kind::range:
+        return range(*v.range);
+      case Kind::loop:
+        return loop(v);
+      default:
+        out_.append(simple(v));
+        return true;
     }
   }
 
  private:
   static std::string simple(const Value& v) {
     switch (v.kind) {
-      case Kind::none: return "None";
-      case Kind::boolean: return v.boolean ? "True" : "False";
-      case Kind::integer: return std::to_string(v.integer);
-      case Kind::floating: return float_repr(v.floating);
+      case Kind::none:
+        return "None";
+      case Kind::boolean:
+        return v.boolean ? "True" : "False";
+      case Kind::integer:
+        return std::to_string(v.integer);
+      case Kind::floating:
+        return float_repr(v.floating);
       case Kind::error:
       case Kind::missing:
-      case Kind::undefined: return "Undefined";
-      case Kind::macro: return "<Macro '" + v.macro->def->name + "'>";
+      case Kind::undefined:
+        return "Undefined";
+      case Kind::macro:
+        return "<Macro '" + v.macro->def->name + "'>";
       case Kind::function:
         return "<built-in method " + std::string(v.function->name) + ">";
-      default: return "<" + std::string(type_name(v)) + " object>";
+      default:
+        return "<" + std::string(type_name(v)) + " object>";
     }
   }
 
-  bool sequence(const std::pmr::vector<Value>& items, std::string_view open, std::string_view close) {
+  bool sequence(const std::pmr::vector<Value>& items,
+                std::string_view open,
+                std::string_view close) {
     ++depth_;
     out_.append(open);
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -165,14 +182,16 @@ std::string float_repr(double d) {
   if (std::isnan(d)) return "nan";
   if (std::isinf(d)) return d < 0 ? "-inf" : "inf";
   char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::scientific).ptr;
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::scientific).ptr;
   const std::string_view scientific(buffer, static_cast<std::size_t>(end - buffer));
   const std::size_t e = scientific.find('e');
   const int exponent = std::atoi(std::string(scientific.substr(e + 1)).c_str());
   if (exponent < -4 || exponent >= 16) {  // at least two exponent digits, as to_chars writes them
     return std::string(scientific);
   }
-  const auto fixed_end = std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::fixed).ptr;
+  const auto fixed_end =
+      std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::fixed).ptr;
   std::string fixed(buffer, fixed_end);
   if (fixed.find('.') == fixed.npos) fixed += ".0";
   return fixed;

@@ -52,9 +52,12 @@ class Resolver {
       case StmtKind::set:
         KVASIR_TRY_DO(expression(stmt.expr, symbols, is_soft));
         return expression(stmt.target, symbols, is_soft);
-      case StmtKind::branch: return branch(stmt, symbols);
-      case StmtKind::loop: return loop(stmt, symbols, is_soft);
-      case StmtKind::with: return with(stmt, symbols, is_soft);
+      case StmtKind::branch:
+        return branch(stmt, symbols);
+      case StmtKind::loop:
+        return loop(stmt, symbols, is_soft);
+      case StmtKind::with:
+        return with(stmt, symbols, is_soft);
       case StmtKind::macro:
         KVASIR_TRY_DO(expression(stmt.target, symbols, is_soft));
         return function(*stmt.function, symbols, stmt.line);
@@ -62,10 +65,13 @@ class Resolver {
         KVASIR_TRY_DO(function(*stmt.function, symbols, stmt.line));
         return expression(stmt.expr, symbols, is_soft);
       case StmtKind::set_block:
-      case StmtKind::filter_block: return captured_block(stmt, symbols, is_soft);
-      case StmtKind::generation: return statements(stmt.body, symbols, is_soft);
+      case StmtKind::filter_block:
+        return captured_block(stmt, symbols, is_soft);
+      case StmtKind::generation:
+        return statements(stmt.body, symbols, is_soft);
       case StmtKind::break_loop:
-      case StmtKind::continue_loop: return {};
+      case StmtKind::continue_loop:
+        return {};
     }
     return {};
   }
@@ -153,7 +159,7 @@ class Resolver {
           std::find(def.parameters.begin(), def.parameters.end(), name) != def.parameters.end();
       if (is_parameter) continue;
       const int slot = inside.declare_parameter(name);
-      (name == "caller" ? def.caller_slot
+      (name == "caller"   ? def.caller_slot
        : name == "kwargs" ? def.kwargs_slot
                           : def.varargs_slot) = slot;
     }

@@ -40,9 +40,11 @@ std::optional<Bounds> bounds_of(
                 .count = 0};
   const std::int64_t distance = s > 0 ? bounds.stop - bounds.start : bounds.start - bounds.stop;
   // |step| as unsigned: the most negative one has no positive twin.
-  const std::uint64_t stride = s > 0 ? static_cast<std::uint64_t>(s) : 0 - static_cast<std::uint64_t>(s);
+  const std::uint64_t stride =
+      s > 0 ? static_cast<std::uint64_t>(s) : 0 - static_cast<std::uint64_t>(s);
   if (distance > 0) {
-    bounds.count = static_cast<std::int64_t>((static_cast<std::uint64_t>(distance) - 1) / stride + 1);
+    bounds.count =
+        static_cast<std::int64_t>((static_cast<std::uint64_t>(distance) - 1) / stride + 1);
   }
   return bounds;
 }
@@ -56,9 +58,8 @@ Value slice_text(Interp& in, Str& s, const Bounds& b) {
   };
   if (b.step == 1) {
     const std::size_t begin = byte_of(b.start);
-    const std::size_t end =
-        ascii ? static_cast<std::size_t>(b.stop)
-              : begin + char_to_byte(s.bytes.substr(begin), b.stop - b.start);
+    const std::size_t end = ascii ? static_cast<std::size_t>(b.stop)
+                                  : begin + char_to_byte(s.bytes.substr(begin), b.stop - b.start);
     return Value::of(sub_str(in.arena(), s, begin, end));
   }
   std::vector<std::size_t> offsets;  // of every character, and the end
@@ -120,7 +121,8 @@ Value item_at(Interp& in, const Value& sequence, std::int64_t index) {
   if (index < 0) index += n;
   if (index < 0 || index >= n) return Value::bare(Kind::missing);
   if (sequence.is_sequence()) return sequence.list->items[static_cast<std::size_t>(index)];
-  if (sequence.is(Kind::range)) return Value::of(sequence.range->start + index * sequence.range->step);
+  if (sequence.is(Kind::range))
+    return Value::of(sequence.range->start + index * sequence.range->step);
   const Str& s = *sequence.string;
   if (n == static_cast<std::int64_t>(s.bytes.size())) {
     const auto at = static_cast<std::size_t>(index);

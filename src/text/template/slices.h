@@ -5,7 +5,8 @@
 
 namespace kvasir::text::tmpl {
 
-Value slice(Interp& in, const Value& object, const Value& start, const Value& stop, const Value& step);
+Value slice(
+    Interp& in, const Value& object, const Value& start, const Value& stop, const Value& step);
 // The index-th item (negative: from the end); kind missing when there is none.
 Value item_at(Interp& in, const Value& sequence, std::int64_t index);
 

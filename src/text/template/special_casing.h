@@ -1,5 +1,5 @@
-// Characters whose upper or title case is more than one character (Unicode SpecialCasing.txt, unconditional rows),
-// ascending by character. Zero fills unused places.
+// Characters whose upper or title case is more than one character (Unicode SpecialCasing.txt,
+// unconditional rows), ascending by character. Zero fills unused places.
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ bool Str::is_content_at(std::size_t offset) const noexcept {
 }
 
 bool is_ascii(std::string_view bytes) noexcept {
-  return std::all_of(
-      bytes.begin(), bytes.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 std::int64_t count_chars(std::string_view bytes) noexcept {
@@ -133,8 +133,8 @@ Str* concat(Arena& arena, const Str& a, const Str& b) {
   std::copy(b.bytes.begin(), b.bytes.end(), bytes + a.bytes.size());
   Str* s = view_str(arena, {bytes, n});
   if (a.n_spans + b.n_spans == 0) return s;
-  Span* spans = static_cast<Span*>(
-      arena.allocate((a.n_spans + b.n_spans) * sizeof(Span), alignof(Span)));
+  Span* spans =
+      static_cast<Span*>(arena.allocate((a.n_spans + b.n_spans) * sizeof(Span), alignof(Span)));
   std::copy(a.spans, a.spans + a.n_spans, spans);
   std::uint32_t used = a.n_spans;
   for (std::uint32_t i = 0; i < b.n_spans; ++i) {

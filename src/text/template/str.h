@@ -1,5 +1,6 @@
-// The engine's string: UTF-8 bytes and which of them came from content (TXT-32). Strings are immutable; a part of a
-// string shares its bytes. Python's indices are code points, ours are bytes: char_to_byte translates.
+// The engine's string: UTF-8 bytes and which of them came from content (TXT-32). Strings are
+// immutable; a part of a string shares its bytes. Python's indices are code points, ours are bytes:
+// char_to_byte translates.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 
 namespace kvasir::text::tmpl {
 
-inline constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;  // TXT-30: output, and any single string
+inline constexpr std::size_t kMaxTextBytes = std::size_t{64}
+                                             << 20;  // TXT-30: output, and any single string
 
 struct Span {
   std::size_t begin = 0;  // byte offsets, half open
@@ -24,7 +26,7 @@ struct Str {
   std::string_view bytes;
   const Span* spans = nullptr;  // the content parts: ascending, not empty, not touching
   std::uint32_t n_spans = 0;
-  bool markup = false;       // result of `safe` or `escape` (Python's Markup)
+  bool markup = false;        // result of `safe` or `escape` (Python's Markup)
   std::int64_t n_chars = -1;  // code points; -1 = not yet counted
 
   bool is_content_at(std::size_t offset) const noexcept;
@@ -62,9 +64,14 @@ class Builder {
 };
 
 Str* make_str(Arena& arena, const Builder& built);
-Str* make_str(Arena& arena, std::string_view bytes, bool is_content = false);   // copies the bytes
-Str* view_str(Arena& arena, std::string_view bytes, bool is_content = false);   // bytes outlive the arena
-Str* sub_str(Arena& arena, const Str& s, std::size_t begin, std::size_t end);  // bytes [begin, end), shared
+Str* make_str(Arena& arena, std::string_view bytes, bool is_content = false);  // copies the bytes
+Str* view_str(Arena& arena,
+              std::string_view bytes,
+              bool is_content = false);  // bytes outlive the arena
+Str* sub_str(Arena& arena,
+             const Str& s,
+             std::size_t begin,
+             std::size_t end);  // bytes [begin, end), shared
 Str* concat(Arena& arena, const Str& a, const Str& b);
 
 }  // namespace kvasir::text::tmpl

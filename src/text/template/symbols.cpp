@@ -63,26 +63,36 @@ void Symbols::visit(const std::vector<Stmt*>& body) {
   for (const Stmt* stmt : body) visit(*stmt);
 }
 
-// Only what runs in this scope itself: bodies with scopes of their own are analysed when those are made.
+// Only what runs in this scope itself: bodies with scopes of their own are analysed when those are
+// made.
 void Symbols::visit(const Stmt& stmt) {
   switch (stmt.kind) {
     case StmtKind::output:
     case StmtKind::with:
       for (const Expr* e : stmt.exprs) visit(e);
       break;
-    case StmtKind::branch: visit_branch(stmt); break;
+    case StmtKind::branch:
+      visit_branch(stmt);
+      break;
     case StmtKind::loop:
     case StmtKind::filter_block:
-    case StmtKind::call_block: visit(stmt.expr); break;
+    case StmtKind::call_block:
+      visit(stmt.expr);
+      break;
     case StmtKind::set:
       visit(stmt.expr);
       visit(stmt.target);
       break;
     case StmtKind::set_block:
-    case StmtKind::macro: visit(stmt.target); break;
-    case StmtKind::generation: visit(stmt.body); break;
+    case StmtKind::macro:
+      visit(stmt.target);
+      break;
+    case StmtKind::generation:
+      visit(stmt.body);
+      break;
     case StmtKind::break_loop:
-    case StmtKind::continue_loop: break;
+    case StmtKind::continue_loop:
+      break;
   }
 }
 
@@ -121,8 +131,8 @@ Scope Symbols::scope() const {
     }
     if (loading.action == LoadAction::resolve) {
       std::vector<std::string>& names = program_->names;
-      const auto [place, is_new] = program_->name_index.try_emplace(
-          loading.name, static_cast<int>(names.size()));
+      const auto [place, is_new] =
+          program_->name_index.try_emplace(loading.name, static_cast<int>(names.size()));
       load.name = place->second;
       if (is_new) names.push_back(loading.name);
     }

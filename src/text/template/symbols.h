@@ -12,8 +12,8 @@
 
 namespace kvasir::text::tmpl {
 
-// A function being resolved. Scopes of one function share its slots; equal (level, name) pairs share one slot, as the
-// scopes that use them are never alive together.
+// A function being resolved. Scopes of one function share its slots; equal (level, name) pairs
+// share one slot, as the scopes that use them are never alive together.
 struct FunctionFrame {
   FunctionDef* def = nullptr;
   int depth = 0;  // functions around it

@@ -54,7 +54,8 @@ bool parity(Interp& in, const Value& v, const Args& args) {
 
 bool is_divisible_by(Interp& in, const Value& v, const Args& args) {
   Value divisor;
-  return bind_args(in, "divisibleby", args, {"num"}, 1, &divisor) && remainder_is(in, v, divisor, 0);
+  return bind_args(in, "divisibleby", args, {"num"}, 1, &divisor) &&
+         remainder_is(in, v, divisor, 0);
 }
 
 template <Operator kOp>
@@ -78,11 +79,16 @@ bool is_same_as(Interp& in, const Value& v, const Args& args) {
   if (v.kind != other.kind) return false;
   switch (v.kind) {
     case Kind::none:
-    case Kind::undefined: return true;
-    case Kind::boolean: return v.boolean == other.boolean;
-    case Kind::integer: return v.integer == other.integer;
-    case Kind::string: return v.text() == other.text();
-    default: return v.macro == other.macro;
+    case Kind::undefined:
+      return true;
+    case Kind::boolean:
+      return v.boolean == other.boolean;
+    case Kind::integer:
+      return v.integer == other.integer;
+    case Kind::string:
+      return v.text() == other.text();
+    default:
+      return v.macro == other.macro;
   }
 }
 
@@ -141,8 +147,8 @@ constexpr std::array kTests = {
 }  // namespace
 
 const TestDef* find_test(std::string_view name) {
-  const auto* found = std::find_if(
-      kTests.begin(), kTests.end(), [name](const TestDef& t) { return t.name == name; });
+  const auto* found = std::find_if(kTests.begin(), kTests.end(),
+                                   [name](const TestDef& t) { return t.name == name; });
   return found == kTests.end() ? nullptr : found;
 }
 

@@ -32,7 +32,8 @@ Value part(Interp& in, const Str& s, std::size_t begin, std::size_t end) {
   return Value::of(sub_str(in.arena(), s, begin, end));
 }
 
-// Greek capital sigma at the end of a word becomes the final form (Unicode's Final_Sigma condition).
+// Greek capital sigma at the end of a word becomes the final form (Unicode's Final_Sigma
+// condition).
 bool is_final_sigma(std::string_view s, std::size_t at, std::size_t end) {
   const auto is_cased = [](char32_t c) { return is_lower(c) || is_upper(c) || is_title(c); };
   bool has_before = false;
@@ -52,6 +53,20 @@ bool is_final_sigma(std::string_view s, std::size_t at, std::size_t end) {
   return true;
 }
 
+// One byte stays one byte, so the origins are those of s.
+Value change_ascii_case(Interp& in, const Str& s, bool to_upper) {
+  const std::size_t n = s.bytes.size();
+  if (!in.can_take(n) || !in.work(static_cast<std::int64_t>(n))) return Value::error();
+  char* bytes = in.arena().bytes(n + 1);
+  std::transform(s.bytes.begin(), s.bytes.end(), bytes, [to_upper](char c) {
+    const char first = to_upper ? 'a' : 'A';
+    return static_cast<unsigned char>(c - first) < 26 ? static_cast<char>(c ^ 0x20) : c;
+  });
+  Str* changed = in.arena().make<Str>(s);
+  changed->bytes = {bytes, n};
+  return Value::of(changed);
+}
+
 bool begins_word(char32_t before) {  // of the title filter: "foo-bar (baz" → "Foo-Bar (Baz"
   return is_space(before) || before == '-' || before == '(' || before == '{' || before == '[' ||
          before == '<';
@@ -66,7 +81,7 @@ Value split_at_space(Interp& in, const Str& s, std::int64_t max) {
       if (!is_space(c.code_point)) break;
       at += c.n_bytes;
     }
-    if (at == s.bytes.size() || !in.tick()) break;
+    if (at == s.bytes.size() || !in.tick(2)) break;
     if (max >= 0 && static_cast<std::int64_t>(parts->items.size()) == max) {
       parts->items.push_back(part(in, s, at, s.bytes.size()));
       break;
@@ -134,17 +149,19 @@ Value strip(Interp& in, Str& s, const Str* chars, Side side) {
 }
 
 Value change_case(Interp& in, const Str& s, Casing casing) {
-  if (!in.work(static_cast<std::int64_t>(s.bytes.size()) * 8)) return Value::error();
+  const bool is_simple = casing == Casing::lower || casing == Casing::upper;
+  if (is_simple && is_ascii(s.bytes)) return change_ascii_case(in, s, casing == Casing::upper);
+  if (!in.work(static_cast<std::int64_t>(s.bytes.size()) * 40)) return Value::error();
   Builder out;
   char32_t previous = 0;
   bool is_first = true;
   for (std::size_t at = 0; at < s.bytes.size();) {
     const DecodedChar c = decode_utf8(s.bytes.substr(at));
     const std::size_t end = at + c.n_bytes;
-    const bool starts_word =
-        casing == Casing::title   ? !(is_lower(previous) || is_upper(previous) || is_title(previous))
-        : casing == Casing::words ? is_first || begins_word(previous)
-                                  : is_first;
+    const bool starts_word = casing == Casing::title
+                                 ? !(is_lower(previous) || is_upper(previous) || is_title(previous))
+                             : casing == Casing::words ? is_first || begins_word(previous)
+                                                       : is_first;
     const bool to_lower = casing == Casing::lower ||
                           (casing == Casing::swap && is_upper(c.code_point)) ||
                           (casing >= Casing::title && !starts_word);
@@ -208,7 +225,7 @@ Value split(Interp& in, Str& s, const Str* separator, std::int64_t max, bool fro
   if (!from_right || max < 0) {
     for (std::int64_t left = max; left != 0; --left) {
       const std::size_t found = find_bytes(s.bytes, needle, begin);
-      if (found == s.bytes.npos || !in.tick()) break;
+      if (found == s.bytes.npos || !in.tick(2)) break;
       parts->items.push_back(part(in, s, begin, found));
       begin = found + needle.size();
     }
@@ -218,8 +235,9 @@ Value split(Interp& in, Str& s, const Str* separator, std::int64_t max, bool fro
   for (std::int64_t left = max; left != 0; --left) {
     const std::size_t found = s.bytes.substr(0, end).rfind(needle);
     const std::size_t scanned = end - (found == s.bytes.npos ? 0 : found);
-    // rfind compares the whole needle at each place.
-    if (!in.work(static_cast<std::int64_t>(scanned * std::min<std::size_t>(needle.size(), 64)))) break;
+    // rfind goes byte by byte and compares the needle at each place.
+    const std::size_t cost = std::clamp<std::size_t>(needle.size(), 12, 64);
+    if (!in.work(static_cast<std::int64_t>(scanned * cost))) break;
     if (found == s.bytes.npos || !in.tick()) break;
     parts->items.push_back(part(in, s, found + needle.size(), end));
     end = found;
@@ -238,7 +256,7 @@ Value split_lines(Interp& in, const Str& s, bool keep_ends) {
     std::size_t next = at + c.n_bytes;
     if (is_line_end(c.code_point)) {
       if (c.code_point == '\r' && next < s.bytes.size() && s.bytes[next] == '\n') ++next;
-      if (!in.tick()) return Value::error();
+      if (!in.tick(2)) return Value::error();
       lines->items.push_back(part(in, s, begin, keep_ends ? next : at));
       begin = next;
     }

@@ -27,14 +27,22 @@ void append_unit(std::string& out, unsigned unit) {
 // The escape of c, empty when it is written as it is.
 std::string json_escape(char32_t c, bool ensure_ascii) {
   switch (c) {
-    case '"': return "\\\"";
-    case '\\': return "\\\\";
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    case '\f': return "\\f";
-    case '\b': return "\\b";
-    default: break;
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case '\f':
+      return "\\f";
+    case '\b':
+      return "\\b";
+    default:
+      break;
   }
   std::string out;
   if (c < 0x20 || (ensure_ascii && c > 0x7e && c < 0x10000)) {
@@ -56,14 +64,25 @@ class Dumper {
       return false;
     }
     switch (v.kind) {
-      case Kind::none: out_.append("null"); return true;
-      case Kind::boolean: out_.append(v.boolean ? "true" : "false"); return true;
-      case Kind::integer: out_.append(std::to_string(v.integer)); return true;
-      case Kind::floating: out_.append(json_number(v.floating)); return true;
-      case Kind::string: return string(*v.string);
+      case Kind::none:
+        out_.append("null");
+        return true;
+      case Kind::boolean:
+        out_.append(v.boolean ? "true" : "false");
+        return true;
+      case Kind::integer:
+        out_.append(std::to_string(v.integer));
+        return true;
+      case Kind::floating:
+        out_.append(json_number(v.floating));
+        return true;
+      case Kind::string:
+        return string(*v.string);
       case Kind::list:
-      case Kind::tuple: return array(*v.list);
-      case Kind::dict: return object(*v.dict);
+      case Kind::tuple:
+        return array(*v.list);
+      case Kind::dict:
+        return object(*v.dict);
       default:
         in_.fail("Object of type " + std::string(type_name(v)) + " is not JSON serializable");
         return false;
@@ -151,7 +170,8 @@ class Dumper {
 
   bool key(const Value& k) {
     switch (k.kind) {
-      case Kind::string: return string(*k.string);
+      case Kind::string:
+        return string(*k.string);
       case Kind::boolean:
       case Kind::none:
       case Kind::integer:

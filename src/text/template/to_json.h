@@ -16,8 +16,8 @@ struct JsonFormat {
   std::string key_separator = ": ";
 };
 
-// The text as a value. Characters made from content stay content. Errors: what JSON cannot hold (undefined,
-// generators, functions), unorderable keys, too deep.
+// The text as a value. Characters made from content stay content. Errors: what JSON cannot hold
+// (undefined, generators, functions), unorderable keys, too deep.
 Value dump_json(Interp& in, const Value& v, const JsonFormat& format);
 // Text → value made by the template (it may be changed); strings take is_content. Error: not JSON.
 Value load_json(Interp& in, std::string_view text, bool is_content);

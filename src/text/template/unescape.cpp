@@ -26,21 +26,31 @@ std::optional<char32_t> hex_digits(std::string_view s) {
 
 char simple_escape(char c) {
   switch (c) {
-    case 'a': return '\a';
-    case 'b': return '\b';
-    case 'f': return '\f';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    case 'v': return '\v';
+    case 'a':
+      return '\a';
+    case 'b':
+      return '\b';
+    case 'f':
+      return '\f';
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    case 'v':
+      return '\v';
     case '\\':
     case '\'':
-    case '"': return c;
-    default: return '\0';
+    case '"':
+      return c;
+    default:
+      return '\0';
   }
 }
 
-// \x, \u and \U at body[at] (the letter); appends the character and returns the bytes used, 0 = malformed.
+// \x, \u and \U at body[at] (the letter); appends the character and returns the bytes used, 0 =
+// malformed.
 std::size_t hex_escape(std::string_view body, std::size_t at, std::string& out) {
   const std::size_t n = body[at] == 'x' ? 2 : body[at] == 'u' ? 4 : 8;
   if (body.size() - at - 1 < n) return 0;

@@ -1,4 +1,5 @@
-// Python's string escapes in template literals: \n \x41 \u00e9 \U0001f600 \101; an unknown escape stays as it is.
+// Python's string escapes in template literals: \n \x41 \u00e9 \U0001f600 \101; an unknown escape
+// stays as it is.
 #pragma once
 
 #include <string>

@@ -18,39 +18,34 @@ struct Interval {
 
 template <std::size_t N>
 bool in_any(const Interval (&intervals)[N], char32_t c) noexcept {
-  return std::any_of(std::begin(intervals), std::end(intervals), [c](const Interval& i) {
-    return i.first <= c && c <= i.last;
-  });
+  return std::any_of(std::begin(intervals), std::end(intervals),
+                     [c](const Interval& i) { return i.first <= c && c <= i.last; });
 }
 
 // Numeric_Type=Digit outside category Nd (UnicodeData.txt, field 7).
 constexpr Interval kOtherDigits[] = {
-    {0xb2, 0xb3},     {0xb9, 0xb9},     {0x1369, 0x1371}, {0x19da, 0x19da},   {0x2070, 0x2070},
-    {0x2074, 0x2079}, {0x2080, 0x2089}, {0x2460, 0x2468}, {0x2474, 0x247c},   {0x2488, 0x2490},
-    {0x24ea, 0x24ea}, {0x24f5, 0x24fd}, {0x24ff, 0x24ff}, {0x2776, 0x277e},   {0x2780, 0x2788},
-    {0x278a, 0x2792}, {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a}, {0x1f100, 0x1f10a}};
+    {0xb2, 0xb3},       {0xb9, 0xb9},       {0x1369, 0x1371},   {0x19da, 0x19da},
+    {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+    {0x2474, 0x247c},   {0x2488, 0x2490},   {0x24ea, 0x24ea},   {0x24f5, 0x24fd},
+    {0x24ff, 0x24ff},   {0x2776, 0x277e},   {0x2780, 0x2788},   {0x278a, 0x2792},
+    {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a}, {0x1f100, 0x1f10a}};
 // Other_Lowercase and Other_Uppercase (PropList.txt).
 constexpr Interval kOtherLower[] = {
-    {0xaa, 0xaa},     {0xba, 0xba},     {0x2b0, 0x2b8},   {0x2c0, 0x2c1},     {0x2e0, 0x2e4},
-    {0x345, 0x345},   {0x37a, 0x37a},   {0x1d2c, 0x1d6a}, {0x1d78, 0x1d78},   {0x1d9b, 0x1dbf},
-    {0x2071, 0x2071}, {0x207f, 0x207f}, {0x2090, 0x209c}, {0x2170, 0x217f},   {0x24d0, 0x24e9},
-    {0x2c7c, 0x2c7d}, {0xa69c, 0xa69d}, {0xa770, 0xa770}, {0xa7f8, 0xa7f9},   {0xab5c, 0xab5f},
+    {0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},     {0x2c0, 0x2c1},    {0x2e0, 0x2e4},
+    {0x345, 0x345},     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},   {0x1d78, 0x1d78},  {0x1d9b, 0x1dbf},
+    {0x2071, 0x2071},   {0x207f, 0x207f},   {0x2090, 0x209c},   {0x2170, 0x217f},  {0x24d0, 0x24e9},
+    {0x2c7c, 0x2c7d},   {0xa69c, 0xa69d},   {0xa770, 0xa770},   {0xa7f8, 0xa7f9},  {0xab5c, 0xab5f},
     {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba}};
-constexpr Interval kOtherUpper[] = {{0x2160, 0x216f},
-                                    {0x24b6, 0x24cf},
-                                    {0x1f130, 0x1f149},
-                                    {0x1f150, 0x1f169},
-                                    {0x1f170, 0x1f189}};
+constexpr Interval kOtherUpper[] = {
+    {0x2160, 0x216f}, {0x24b6, 0x24cf}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
 
 utf8proc_category_t category(char32_t c) noexcept {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
 const SpecialCase* special_case(char32_t c) noexcept {
-  const auto* found = std::lower_bound(
-      kSpecialCases.begin(), kSpecialCases.end(), c, [](const SpecialCase& s, char32_t x) {
-        return s.from < x;
-      });
+  const auto* found = std::lower_bound(kSpecialCases.begin(), kSpecialCases.end(), c,
+                                       [](const SpecialCase& s, char32_t x) { return s.from < x; });
   return found != kSpecialCases.end() && found->from == c ? found : nullptr;
 }
 
@@ -105,8 +100,10 @@ bool is_printable(char32_t c) noexcept {
     case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
-    case UTF8PROC_CATEGORY_ZS: return false;
-    default: return true;
+    case UTF8PROC_CATEGORY_ZS:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -129,8 +126,10 @@ bool is_case_ignorable(char32_t c) noexcept {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK: return true;
-    default: return c == 0xb7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:
+      return c == 0xb7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
   }
 }
 

@@ -1,4 +1,5 @@
-// Character classes and case mappings as Python's str methods define them (Unicode properties through utf8proc).
+// Character classes and case mappings as Python's str methods define them (Unicode properties
+// through utf8proc).
 #pragma once
 
 #include <string>
@@ -6,13 +7,13 @@
 
 namespace kvasir::text::tmpl {
 
-bool is_space(char32_t c) noexcept;       // str.isspace
-bool is_line_end(char32_t c) noexcept;    // what str.splitlines cuts at
+bool is_space(char32_t c) noexcept;     // str.isspace
+bool is_line_end(char32_t c) noexcept;  // what str.splitlines cuts at
 bool is_alpha(char32_t c) noexcept;
-bool is_digit(char32_t c) noexcept;       // Nd and the superscript-like digits
-bool is_decimal(char32_t c) noexcept;     // Nd
+bool is_digit(char32_t c) noexcept;    // Nd and the superscript-like digits
+bool is_decimal(char32_t c) noexcept;  // Nd
 bool is_numeric(char32_t c) noexcept;
-bool is_printable(char32_t c) noexcept;   // not escaped by repr
+bool is_printable(char32_t c) noexcept;  // not escaped by repr
 bool is_lower(char32_t c) noexcept;
 bool is_upper(char32_t c) noexcept;
 bool is_title(char32_t c) noexcept;

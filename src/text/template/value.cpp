@@ -88,26 +88,43 @@ std::string_view type_name(const Value& v) noexcept {
   switch (v.kind) {
     case Kind::error:
     case Kind::missing:
-    case Kind::undefined: return "Undefined";
-    case Kind::none: return "NoneType";
-    case Kind::boolean: return "bool";
-    case Kind::integer: return "int";
-    case Kind::floating: return "float";
-    case Kind::string: return "str";
-    case Kind::list: return "list";
-    case Kind::tuple: return "tuple";
-    case Kind::dict: return "dict";
-    case Kind::range: return "range";
+    case Kind::undefined:
+      return "Undefined";
+    case Kind::none:
+      return "NoneType";
+    case Kind::boolean:
+      return "bool";
+    case Kind::integer:
+      return "int";
+    case Kind::floating:
+      return "float";
+    case Kind::string:
+      return "str";
+    case Kind::list:
+      return "list";
+    case Kind::tuple:
+      return "tuple";
+    case Kind::dict:
+      return "dict";
+    case Kind::range:
+      return "range";
     case Kind::dict_view:
       if (v.view->part == ViewPart::keys) return "dict_keys";
       return v.view->part == ViewPart::values ? "dict_values" : "dict_items";
-    case Kind::iterator: return "generator";
-    case Kind::function: return "builtin_function_or_method";
-    case Kind::macro: return "Macro";
-    case Kind::name_space: return "Namespace";
-    case Kind::loop: return "LoopContext";
-    case Kind::cycler: return "Cycler";
-    case Kind::joiner: return "Joiner";
+    case Kind::iterator:
+      return "generator";
+    case Kind::function:
+      return "builtin_function_or_method";
+    case Kind::macro:
+      return "Macro";
+    case Kind::name_space:
+      return "Namespace";
+    case Kind::loop:
+      return "LoopContext";
+    case Kind::cycler:
+      return "Cycler";
+    case Kind::joiner:
+      return "Joiner";
   }
   return "object";
 }
@@ -127,18 +144,25 @@ bool equal(const Value& a, const Value& b, std::int64_t& steps, int depth) noexc
   --steps;
   switch (a.kind) {
     case Kind::undefined:
-    case Kind::none: return true;
-    case Kind::string: return a.text() == b.text();
+    case Kind::none:
+      return true;
+    case Kind::string:
+      return a.text() == b.text();
     case Kind::list:
-    case Kind::tuple: return a.list == b.list || equal_items(*a.list, *b.list, steps, depth);
-    case Kind::dict: return a.dict == b.dict || equal_dicts(*a.dict, *b.dict, steps, depth);
-    case Kind::range: return equal_ranges(*a.range, *b.range);
+    case Kind::tuple:
+      return a.list == b.list || equal_items(*a.list, *b.list, steps, depth);
+    case Kind::dict:
+      return a.dict == b.dict || equal_dicts(*a.dict, *b.dict, steps, depth);
+    case Kind::range:
+      return equal_ranges(*a.range, *b.range);
     case Kind::dict_view:
       return a.view->dict == b.view->dict && a.view->part == b.view->part;
     case Kind::function:
       return a.function == b.function ||
-             (a.function->call == b.function->call && equal(a.function->self, b.function->self, steps, depth + 1));
-    default: return a.macro == b.macro;
+             (a.function->call == b.function->call &&
+              equal(a.function->self, b.function->self, steps, depth + 1));
+    default:
+      return a.macro == b.macro;
   }
 }
 

@@ -1,5 +1,6 @@
-// The value model (TXT-27): Python's types as far as templates can see them. A Value is a plain 16-byte copy;
-// what it points to lives in the rendering's Arena (or, for literals, in the compiled template).
+// The value model (TXT-27): Python's types as far as templates can see them. A Value is a plain
+// 16-byte copy; what it points to lives in the rendering's Arena (or, for literals, in the compiled
+// template).
 #pragma once
 
 #include <cstddef>
@@ -79,15 +80,59 @@ struct Value {
     Rotation* rotation;  // cycler and joiner
   };
 
-  static Value of(bool b) { Value v; v.kind = Kind::boolean; v.boolean = b; return v; }
-  static Value of(std::int64_t i) { Value v; v.kind = Kind::integer; v.integer = i; return v; }
-  static Value of(double d) { Value v; v.kind = Kind::floating; v.floating = d; return v; }
-  static Value of(Str* s) { Value v; v.kind = Kind::string; v.string = s; return v; }
-  static Value of(List* l) { Value v; v.kind = Kind::list; v.list = l; return v; }
-  static Value of(Dict* d) { Value v; v.kind = Kind::dict; v.dict = d; return v; }
-  static Value of(Iter* i) { Value v; v.kind = Kind::iterator; v.iterator = i; return v; }
-  static Value tuple(List* l) { Value v; v.kind = Kind::tuple; v.list = l; return v; }
-  static Value bare(Kind kind) { Value v; v.kind = kind; return v; }
+  static Value of(bool b) {
+    Value v;
+    v.kind = Kind::boolean;
+    v.boolean = b;
+    return v;
+  }
+  static Value of(std::int64_t i) {
+    Value v;
+    v.kind = Kind::integer;
+    v.integer = i;
+    return v;
+  }
+  static Value of(double d) {
+    Value v;
+    v.kind = Kind::floating;
+    v.floating = d;
+    return v;
+  }
+  static Value of(Str* s) {
+    Value v;
+    v.kind = Kind::string;
+    v.string = s;
+    return v;
+  }
+  static Value of(List* l) {
+    Value v;
+    v.kind = Kind::list;
+    v.list = l;
+    return v;
+  }
+  static Value of(Dict* d) {
+    Value v;
+    v.kind = Kind::dict;
+    v.dict = d;
+    return v;
+  }
+  static Value of(Iter* i) {
+    Value v;
+    v.kind = Kind::iterator;
+    v.iterator = i;
+    return v;
+  }
+  static Value tuple(List* l) {
+    Value v;
+    v.kind = Kind::tuple;
+    v.list = l;
+    return v;
+  }
+  static Value bare(Kind kind) {
+    Value v;
+    v.kind = kind;
+    return v;
+  }
   static Value none() { return bare(Kind::none); }
   static Value error() { return bare(Kind::error); }
 
@@ -112,8 +157,8 @@ struct List {
   bool is_group = false;  // a groupby result: a tuple with .grouper and .list
 };
 
-// Insertion-ordered; keys are Python's hashable values. Lookups of keys that cannot be hashed are the caller's
-// business (hashable()).
+// Insertion-ordered; keys are Python's hashable values. Lookups of keys that cannot be hashed are
+// the caller's business (hashable()).
 struct Dict {
   explicit Dict(std::pmr::memory_resource* memory) : entries(memory), table(memory) {}
 
@@ -131,7 +176,8 @@ struct Dict {
   std::int64_t index_of(const Value& key) const noexcept;
   void rebuild();
 
-  std::pmr::vector<std::uint32_t> table;  // entry + 1 by hash, open addressing; empty while few entries
+  std::pmr::vector<std::uint32_t>
+      table;  // entry + 1 by hash, open addressing; empty while few entries
 };
 
 struct Keyword {
@@ -158,8 +204,9 @@ struct Rotation {  // cycler: items in turn; joiner: empty first, then items[0]
 std::string_view type_name(const Value& v) noexcept;  // Python's, as in error messages
 bool hashable(const Value& v) noexcept;
 std::uint64_t hash_value(const Value& v) noexcept;
-// Python's ==. Containers are compared to a bounded depth and with a bounded number of steps (shared parts make a small
-// value exponentially large); steps_left 0 afterwards means that the answer is not known.
+// Python's ==. Containers are compared to a bounded depth and with a bounded number of steps
+// (shared parts make a small value exponentially large); steps_left 0 afterwards means that the
+// answer is not known.
 inline constexpr std::int64_t kEqualSteps = std::int64_t{1} << 20;
 bool equal(const Value& a, const Value& b, std::int64_t& steps_left, int depth = 0) noexcept;
 inline bool equal(const Value& a, const Value& b) noexcept {

@@ -17,7 +17,8 @@ constexpr std::string_view kRaised = "TemplateError: ";  // errors that a templa
 
 Result<CivilTime> parse_time(const std::string& text) {  // 2026-01-02T03:04:05
   CivilTime t;
-  const int n = std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d", &t.year, &t.month, &t.day, &t.hour, &t.minute, &t.second);
+  const int n = std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d", &t.year, &t.month, &t.day, &t.hour,
+                            &t.minute, &t.second);
   if (n != 6) return invalid("cases: \"now\" is no time: " + text);
   return t;
 }
@@ -28,12 +29,14 @@ std::string where_they_part(const std::string& got, const std::string& want) {
     const auto offset = static_cast<std::size_t>(at - text.begin());
     return json::write(json::Value(std::string_view(text).substr(offset, 40)));
   };
-  return "differs at byte " + std::to_string(g - got.begin()) + ": got " + context(got, g) + ", want " + context(want, w);
+  return "differs at byte " + std::to_string(g - got.begin()) + ": got " + context(got, g) +
+         ", want " + context(want, w);
 }
 
 class Verifier {
  public:
-  Verifier(const json::Value& cases, const DifferenceSink& report) : cases_(cases), report_(report) {}
+  Verifier(const json::Value& cases, const DifferenceSink& report)
+      : cases_(cases), report_(report) {}
 
   Status prepare() {
     KVASIR_TRY(options_.now, parse_time(cases_.string_or("now", "")));
@@ -42,7 +45,8 @@ class Verifier {
       return invalid("cases: no \"conversations\"");
     }
     conversations_ = conversations->as_object();
-    if (const json::Value* defaults = cases_.find("defaults"); defaults != nullptr && defaults->as_object()) {
+    if (const json::Value* defaults = cases_.find("defaults");
+        defaults != nullptr && defaults->as_object()) {
       defaults_ = *defaults->as_object();
     }
     return {};
@@ -70,14 +74,19 @@ class Verifier {
   const TemplateSummary& summary() const { return summary_; }
 
  private:
-  void compare(const std::string& name, const std::string& conversation, const Result<Rendered>& got, const json::Value& expected) {
+  void compare(const std::string& name,
+               const std::string& conversation,
+               const Result<Rendered>& got,
+               const json::Value& expected) {
     const auto differ = [&](std::string what) {
       if (report_) report_({name, conversation, std::move(what)});
     };
-    if (const json::Value* text = expected.find("text"); text != nullptr && text->as_string() != nullptr) {
+    if (const json::Value* text = expected.find("text");
+        text != nullptr && text->as_string() != nullptr) {
       ++summary_.n_texts;
       if (!got) return differ("failed: " + got.error().what);
-      if (got->text != *text->as_string()) return differ(where_they_part(got->text, *text->as_string()));
+      if (got->text != *text->as_string())
+        return differ(where_they_part(got->text, *text->as_string()));
       ++summary_.n_equal;
       return;
     }
@@ -105,16 +114,19 @@ class Verifier {
 }  // namespace
 
 Result<TemplateSummary> verify_templates(const std::filesystem::path& template_dir,
-                                       const std::filesystem::path& cases_json,
-                                       const DifferenceSink& report) {
+                                         const std::filesystem::path& cases_json,
+                                         const DifferenceSink& report) {
   KVASIR_TRY(const std::string text, read_file(cases_json, kMaxCasesBytes));
-  KVASIR_TRY(const json::Value cases, json::parse(text, {.max_bytes = kMaxCasesBytes, .max_depth = 128}));
+  KVASIR_TRY(const json::Value cases,
+             json::parse(text, {.max_bytes = kMaxCasesBytes, .max_depth = 128}));
   const json::Value* renders = cases.find("renders");
-  if (renders == nullptr || renders->as_object() == nullptr) return invalid("cases: no \"renders\"");
+  if (renders == nullptr || renders->as_object() == nullptr)
+    return invalid("cases: no \"renders\"");
   Verifier verifier(cases, report);
   KVASIR_TRY_DO(verifier.prepare());
   for (const auto& [name, expected] : *renders->as_object()) {
-    if (expected.as_object() == nullptr) return invalid("cases: renders of \"" + name + "\" are no object");
+    if (expected.as_object() == nullptr)
+      return invalid("cases: renders of \"" + name + "\" are no object");
     std::filesystem::path path = template_dir / name;
     if (!name.ends_with(".jinja")) path += ".jinja";
     KVASIR_TRY(const std::string source, read_file(path, std::uint64_t{2} << 20));

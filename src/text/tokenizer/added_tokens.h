@@ -16,6 +16,7 @@ namespace kvasir::text::tok {
 
 struct AddedToken {
   std::string content;
+  std::string spelling = {};  // what it decodes to; empty: its content
   TokenId id = 0;
   bool is_special = false;
   bool is_normalized = false;  // matched in normalized text

@@ -39,7 +39,7 @@ std::array<TokenId, 256> byte_fallback_tokens(const Vocab& vocab) {
 }
 
 Bpe::Bpe(const Vocab& vocab, BpeOptions options, std::size_t n_merges)
-    : vocab_(vocab), o_(std::move(options)), merges_(n_merges), byte_tokens_(byte_fallback_tokens(vocab)) {
+    : vocab_(vocab), o_(std::move(options)), merges_(n_merges), byte_tokens_(byte_fallback_tokens(vocab)), borders_(vocab) {
   for (char32_t c = 0; c < kTableEnd; ++c) {
     std::string text;
     append_utf8(text, c);
@@ -53,9 +53,9 @@ Status Bpe::add_merge(std::string_view left, std::string_view right, std::uint32
   const std::size_t n_prefix = o_.continuing_subword_prefix.size();
   const auto a = vocab_.find(left);
   const auto b = vocab_.find(right);
-  std::string joined(left);
-  joined += right.substr(std::min(n_prefix, right.size()));
-  const auto whole = vocab_.find(joined);
+  joined_ = left;
+  joined_ += right.substr(std::min(n_prefix, right.size()));
+  const auto whole = vocab_.find(joined_);
   if (!a || !b || !whole) {
     return invalid("tokenizer: merge \"" + std::string(left) + " " + std::string(right) + "\" names a piece that is not in the vocabulary");
   }
@@ -124,7 +124,16 @@ Status Bpe::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch&
       return {};
     }
   }
-  start_symbols(piece, scratch);
+  if (!is_plain_) {
+    merge_word(piece, out, scratch);
+    return {};
+  }
+  borders_.for_each_word(piece, [&](std::string_view word) { merge_word(word, out, scratch); });
+  return {};
+}
+
+void Bpe::merge_word(std::string_view word, std::vector<TokenId>& out, Scratch& scratch) const {
+  start_symbols(word, scratch);
   merge_all(scratch, [&](const Scratch::Symbol& a, const Scratch::Symbol& b) -> std::optional<Merge> {
     const MergeTable::Entry* entry = merges_.find(a.id, b.id);
     if (entry == nullptr) return std::nullopt;
@@ -133,7 +142,6 @@ Status Bpe::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch&
   for (const Scratch::Symbol& s : scratch.symbols) {
     if (s.n_bytes > 0) out.push_back(s.id);
   }
-  return {};
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/tokenizer/merge.h"
 #include "text/tokenizer/model.h"
 
 namespace kvasir::text::tok {
@@ -53,6 +54,7 @@ class Bpe final : public Model {
   static constexpr TokenId kNoToken = 0xFFFFFFFF;
   static constexpr std::size_t kTableEnd = 0x250;  // code points with a precomputed token; holds the byte alphabet
 
+  void merge_word(std::string_view word, std::vector<TokenId>& out, Scratch& scratch) const;
   void start_symbols(std::string_view piece, Scratch& scratch) const;
   bool add_bytes(std::string_view text, std::uint32_t begin, Scratch& scratch) const;
   TokenId char_token(char32_t c, std::string_view text) const noexcept;
@@ -62,7 +64,9 @@ class Bpe final : public Model {
   MergeTable merges_;
   std::array<TokenId, kTableEnd> char_tokens_;
   std::array<TokenId, 256> byte_tokens_;  // <0xHH>
+  std::string joined_;  // of the merge being added
   TokenId unk_ = kNoToken;
+  WordBorders borders_;
   bool is_plain_ = true;  // no prefix, no suffix
 };
 

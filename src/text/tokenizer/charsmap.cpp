@@ -73,8 +73,11 @@ class Precompiled final : public Normalizer {
 
 class SentencePieceNormalizer final : public Normalizer {
  public:
-  SentencePieceNormalizer(Charsmap charsmap, SentencePieceRules rules)
-      : map_(std::move(charsmap)), rules_(rules), space_(rules.escapes_spaces ? kSpaceMark : " ") {}
+  SentencePieceNormalizer(Charsmap charsmap, SentencePieceRules rules, ByteTrie kept)
+      : map_(std::move(charsmap)),
+        rules_(rules),
+        kept_(std::move(kept)),
+        space_(rules.escapes_spaces ? kSpaceMark : " ") {}
 
   Status apply(Normalized& n) const override {
     const bool wants_prefix = rules_.adds_dummy_prefix && (n.is_from_start || !rules_.prefixes_start_only);
@@ -83,9 +86,9 @@ class SentencePieceNormalizer final : public Normalizer {
     std::size_t pending_spaces = 0;
     bool is_started = false;
     for (std::size_t at = 0; at < rw.in().size();) {
-      const auto hit = map_.longest(rw.in().substr(at));
-      const std::size_t end = at + (hit ? hit->n_bytes : first_char(rw.in().substr(at)).n_bytes);
-      const std::string_view out = hit ? hit->replacement : rw.in().substr(at, end - at);
+      const Charsmap::Hit next = step(rw.in().substr(at));
+      const std::size_t end = at + next.n_bytes;
+      const std::string_view out = next.replacement;
       for (const char c : out) {
         if (c == ' ' && rules_.removes_extra_spaces) {
           if (pending_spaces++ == 0) pending_begin = at;
@@ -100,13 +103,31 @@ class SentencePieceNormalizer final : public Normalizer {
       if (out.empty()) rw.drop(at, end);
       at = end;
     }
+    if (rules_.removes_extra_spaces) rw.trim_end(space_);  // marks that the text itself had
     rw.finish();
     return {};
   }
 
  private:
+  // What the next bytes of text become.
+  Charsmap::Hit step(std::string_view text) const {
+    std::size_t n_kept = 0;
+    std::uint32_t node = ByteTrie::kRoot;
+    for (std::size_t end = 0; end < text.size() && !kept_.empty();) {
+      node = kept_.child(node, static_cast<unsigned char>(text[end]));
+      if (node == ByteTrie::kNone) break;
+      if (kept_.value(node) != ByteTrie::kNone) n_kept = end + 1;
+      ++end;
+    }
+    if (n_kept > 0) return {n_kept, text.substr(0, n_kept)};
+    if (const auto hit = map_.longest(text)) return *hit;
+    const std::size_t n_bytes = first_char(text).n_bytes;
+    return {n_bytes, text.substr(0, n_bytes)};
+  }
+
   Charsmap map_;
   SentencePieceRules rules_;
+  ByteTrie kept_;
   std::string_view space_;
 };
 
@@ -171,8 +192,8 @@ std::unique_ptr<Normalizer> make_precompiled(Charsmap charsmap) {
   return std::make_unique<Precompiled>(std::move(charsmap));
 }
 
-std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap, SentencePieceRules rules) {
-  return std::make_unique<SentencePieceNormalizer>(std::move(charsmap), rules);
+std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap, SentencePieceRules rules, ByteTrie kept) {
+  return std::make_unique<SentencePieceNormalizer>(std::move(charsmap), rules, std::move(kept));
 }
 
 }  // namespace kvasir::text::tok

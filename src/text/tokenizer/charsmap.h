@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/tokenizer/byte_trie.h"
 #include "text/tokenizer/normalizer.h"
 
 namespace kvasir::text::tok {
@@ -44,8 +46,14 @@ struct SentencePieceRules {
   bool escapes_spaces = true;  // ' ' → U+2581
   // Only the text's very start gets the prefix, not every stretch after a special token.
   bool prefixes_start_only = false;
+
+  // Leading spaces that decoding takes back.
+  std::size_t n_stripped() const noexcept {
+    return removes_extra_spaces ? std::numeric_limits<std::size_t>::max() : adds_dummy_prefix ? 1 : 0;
+  }
 };
-// SentencePiece's own normalization, for tokenizer.model and GGUF: the longest key at each place.
-std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap, SentencePieceRules rules);
+// SentencePiece's own normalization, for tokenizer.model and GGUF: the longest key at each place. `kept` are texts that
+// the map leaves alone (user-defined symbols).
+std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap, SentencePieceRules rules, ByteTrie kept = {});
 
 }  // namespace kvasir::text::tok

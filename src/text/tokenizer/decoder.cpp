@@ -132,13 +132,13 @@ DecoderSpec DecoderSpec::byte_level() {
   return out;
 }
 
-Result<DecoderSpec> DecoderSpec::sentencepiece(bool strips_start) {
+DecoderSpec DecoderSpec::sentencepiece(std::size_t n_stripped) {
   DecoderSpec out;
   out.add([](const DecodeMode&) { return replace_text_step(std::string(kSpaceMark), " "); });
   out.add([](const DecodeMode&) { return byte_fallback_step(); });
   out.add([](const DecodeMode&) { return fuse_step(); });
-  if (strips_start) {
-    out.add([](const DecodeMode& mode) { return strip_step(" ", mode.is_start ? 1 : 0, 0); });
+  if (n_stripped > 0) {
+    out.add([=](const DecodeMode& mode) { return strip_step(" ", mode.is_start ? n_stripped : 0, 0); });
   }
   return out;
 }

@@ -49,8 +49,8 @@ class DecoderSpec {
  public:
   static Result<DecoderSpec> parse(const json::Value& spec);  // null: tokens joined by spaces
   static DecoderSpec byte_level();
-  // ▁ → space, <0xHH> → bytes, and (strips_start) one leading space less.
-  static Result<DecoderSpec> sentencepiece(bool strips_start);
+  // ▁ → space, <0xHH> → bytes, and up to n_stripped leading spaces less.
+  static DecoderSpec sentencepiece(std::size_t n_stripped);
   static DecoderSpec word_piece();
 
   void add_cleanup();  // clean_up_tokenization_spaces

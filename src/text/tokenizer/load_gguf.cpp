@@ -118,7 +118,7 @@ class GgufLoader {
                                    .removes_extra_spaces = v_.remove_extra_whitespaces.value_or(false)};
     p_->normalizers.push_back(make_sentencepiece_normalizer(std::move(charsmap), rules));
     p_->model = std::make_unique<ScoredBpe>(p_->vocab, v_.scores, scored_options());
-    KVASIR_TRY(p_->decoder, DecoderSpec::sentencepiece(adds_prefix));
+    p_->decoder = DecoderSpec::sentencepiece(rules.n_stripped());
     wrap(true, false);
     return {};
   }
@@ -131,7 +131,7 @@ class GgufLoader {
     p_->normalizers.push_back(make_sentencepiece_normalizer(std::move(charsmap), rules));
     const std::vector<double> scores(v_.scores.begin(), v_.scores.end());
     p_->model = std::make_unique<Unigram>(p_->vocab, scores, scored_options());
-    KVASIR_TRY(p_->decoder, DecoderSpec::sentencepiece(adds_prefix));
+    p_->decoder = DecoderSpec::sentencepiece(rules.n_stripped());
     wrap(false, true);
     return {};
   }
@@ -155,7 +155,7 @@ class GgufLoader {
     if (p_->unk && pre->has_plain_pieces) o.unk_token = p_->vocab.piece(*p_->unk);
     o.fuses_unk = pre->has_plain_pieces;
     if (pre->has_plain_pieces) {
-      KVASIR_TRY(p_->decoder, DecoderSpec::sentencepiece(false));
+      p_->decoder = DecoderSpec::sentencepiece(0);
     } else {
       p_->pre_tokenizers.push_back(make_byte_level());
       p_->decoder = DecoderSpec::byte_level();

@@ -14,8 +14,6 @@ namespace {
 enum PieceType : std::uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 enum ModelType : std::uint64_t { kUnigramModel = 1, kBpeModel = 2 };
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-
 struct Proto {
   struct Piece {
     std::string_view text;
@@ -107,16 +105,8 @@ Status add_pieces(const Proto& proto, Pipeline& p) {
     token.is_special = piece.type == kControl || piece.type == kUnknown;
     if (token.is_special) KVASIR_TRY_DO(p.add_token(std::move(token)));
     if (piece.type != kUserDefined) continue;
-    std::string pattern;
-    for (const char c : piece.text) {
-      if (c == ' ' && proto.rules.escapes_spaces) {
-        pattern += kSpaceMark;
-      } else {
-        pattern += c;
-      }
-    }
     token.is_normalized = true;
-    p.added.add(std::move(token), pattern);
+    p.added.add(std::move(token), piece.text);
   }
   return {};
 }
@@ -165,8 +155,12 @@ Result<PipelinePtr> load_sentencepiece(std::string_view bytes, const json::Value
   p->model = make_model(proto, *p);
   proto.rules.prefixes_start_only = !config.bool_or("legacy", true);
   KVASIR_TRY(Charsmap charsmap, Charsmap::parse(proto.charsmap));
-  p->normalizers.push_back(make_sentencepiece_normalizer(std::move(charsmap), proto.rules));
-  KVASIR_TRY(p->decoder, DecoderSpec::sentencepiece(proto.rules.adds_dummy_prefix));
+  ByteTrie kept;
+  for (const Proto::Piece& piece : proto.pieces) {
+    if (piece.type == kUserDefined) kept.insert(piece.text, 0);
+  }
+  p->normalizers.push_back(make_sentencepiece_normalizer(std::move(charsmap), proto.rules, std::move(kept)));
+  p->decoder = DecoderSpec::sentencepiece(proto.rules.n_stripped());
   // What the reference adds when the configuration says nothing: Llama's tokenizers a BOS, T5's an EOS.
   const bool is_bpe = proto.model_type == kBpeModel;
   const bool is_t5 = config.string_or("tokenizer_class", "").starts_with("T5");

@@ -59,6 +59,44 @@ void merge_all(Scratch& scratch, const Pair& pair) {
   }
 }
 
+// SentencePiece vocabularies mark spaces with U+2581. Where no piece has the mark after another character, no merge
+// crosses the border before a mark: words can be merged one by one, in small working sets.
+class WordBorders {
+ public:
+  explicit WordBorders(const Vocab& vocab) : is_usable_(vocab.find(kMark).has_value() && never_inside(vocab)) {}
+
+  // Calls tokenize for each stretch of piece that merges stay within.
+  template <class Tokenize>
+  void for_each_word(std::string_view piece, const Tokenize& tokenize) const {
+    std::size_t begin = 0;
+    while (is_usable_ && begin < piece.size()) {
+      const std::size_t border = next_border(piece, begin);
+      if (border == std::string_view::npos) break;
+      tokenize(piece.substr(begin, border - begin));
+      begin = border;
+    }
+    tokenize(piece.substr(begin));
+  }
+
+ private:
+  static constexpr std::string_view kMark = "\xE2\x96\x81";
+
+  // The first mark after `begin` that follows something else than a mark.
+  static std::size_t next_border(std::string_view piece, std::size_t begin) noexcept {
+    std::size_t at = begin;
+    while (piece.substr(at).starts_with(kMark)) at += kMark.size();
+    return at >= piece.size() ? std::string_view::npos : piece.find(kMark, at);
+  }
+  static bool never_inside(const Vocab& vocab) noexcept {
+    for (TokenId id = 0; id < vocab.end(); ++id) {
+      if (next_border(vocab.piece(id), 0) != std::string_view::npos) return false;
+    }
+    return true;
+  }
+
+  bool is_usable_;
+};
+
 // Numbers and links the symbols 0, 1, … in the order they were added.
 inline void link_symbols(std::vector<Scratch::Symbol>& symbols) {
   const auto n = static_cast<std::int32_t>(symbols.size());

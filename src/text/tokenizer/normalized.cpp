@@ -23,6 +23,11 @@ void Rewriter::drop(std::size_t begin, std::size_t end) {
   if (out_.empty() && end > begin) n_.is_from_start = false;
 }
 
+void Rewriter::trim_end(std::string_view suffix) {
+  while (out_.ends_with(suffix)) out_.resize(out_.size() - suffix.size());
+  if (!n_.allowed.empty()) allowed_.resize(out_.size());
+}
+
 void Rewriter::finish() {
   n_.text = std::move(out_);
   if (n_.allowed.empty()) return;

@@ -37,6 +37,7 @@ class Rewriter {
   void emit(std::string_view bytes, std::size_t begin, std::size_t end);
   void keep(std::size_t begin, std::size_t end);  // copies in()[begin, end)
   void drop(std::size_t begin, std::size_t end);  // leaves it out
+  void trim_end(std::string_view suffix);         // takes back what was written, as often as it ends so
   void finish();                                  // the result replaces the text
 
  private:

@@ -20,7 +20,7 @@ Normalized slice(const Normalized& n, std::size_t begin, std::size_t end) {
 }  // namespace
 
 std::string_view Pipeline::piece(TokenId id) const noexcept {
-  if (const AddedToken* token = added.find(id)) return token->content;
+  if (const AddedToken* token = added.find(id)) return token->spelling.empty() ? token->content : token->spelling;
   return vocab.piece(id);
 }
 
@@ -43,7 +43,10 @@ Status Pipeline::add_token(AddedToken token) {
   if (added.all().size() >= kMaxVocabEntries) return invalid("tokenizer: too many added tokens");
   Normalized pattern;
   pattern.text = token.content;
-  if (token.is_normalized) KVASIR_TRY_DO(normalize(pattern));
+  if (token.is_normalized) {  // decodes to its normalized form too, as in the reference
+    KVASIR_TRY_DO(normalize(pattern));
+    token.spelling = pattern.text;
+  }
   added.add(std::move(token), pattern.text);
   return {};
 }

@@ -17,10 +17,19 @@ struct PosixName {
 };
 // Property names that Oniguruma reads as POSIX brackets over Unicode.
 constexpr std::array kPosixNames{
-    PosixName{"space", kSpaceItems},  PosixName{"word", kWordItems},         PosixName{"digit", R"(\p{Nd})"},
-    PosixName{"alnum", R"(\p{Alphabetic}\p{M}\p{N})"},                       PosixName{"xdigit", kHexItems},
-    PosixName{"punct", R"(\p{P}$+<=>\^`|~)"},                                PosixName{"alpha", R"(\p{Alphabetic}\p{M})"},
-    PosixName{"cntrl", R"(\p{Cc})"},  PosixName{"blank", R"(\x{9}\p{Zs})"}};
+    PosixName{"space", kSpaceItems},
+    PosixName{"word", kWordItems},
+    PosixName{"alpha", R"(\p{Alphabetic})"},
+    PosixName{"alnum", R"(\p{Alphabetic}\p{Nd})"},
+    PosixName{"digit", R"(\p{Nd})"},
+    PosixName{"xdigit", kHexItems},
+    PosixName{"upper", R"(\p{Uppercase})"},
+    PosixName{"lower", R"(\p{Lowercase})"},
+    PosixName{"punct", R"(\p{P}\p{S})"},
+    PosixName{"cntrl", R"(\p{Cc})"},
+    PosixName{"graph", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co})"},
+    PosixName{"print", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\p{Zs})"},
+    PosixName{"blank", R"(\x{9}\p{Zs})"}};
 
 std::string folded(std::string_view name) {
   std::string out;

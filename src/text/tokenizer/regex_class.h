@@ -10,7 +10,9 @@ namespace kvasir::text::tok {
 
 // Class members with one meaning in both libraries.
 inline constexpr std::string_view kSpaceItems = R"(\x{9}-\x{D}\x{85}\p{Z})";
-inline constexpr std::string_view kWordItems = R"(\p{Alphabetic}\p{M}\p{N}\p{Pc})";
+inline constexpr std::string_view kWordItems = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Outside a class Oniguruma counts the Latin-1 superscripts and fractions as word characters too.
+inline constexpr std::string_view kWordItemsAlone = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 inline constexpr std::string_view kHexItems = "0-9A-Fa-f";
 
 // An escape outside or inside a class that stands for a set: its members, and whether it means all others.

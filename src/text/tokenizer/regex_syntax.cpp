@@ -67,12 +67,13 @@ class Translator {
     start_atom(false);
     ShorthandSet set;
     if (read_shorthand(in_, at_, set)) {
+      if (set.items == kWordItems) set.items += kWordItemsAlone;
       out_ += (set.is_negated ? "[^" : "[") + set.items + "]";
       return {};
     }
     if (at_ + 1 >= in_.size()) return invalid("pattern: a backslash at the end");
     const char c = in_[at_ + 1];
-    const std::string word = "[" + std::string(kWordItems) + "]";
+    const std::string word = "[" + std::string(kWordItems) + std::string(kWordItemsAlone) + "]";
     if (c == 'b' || c == 'B') {  // a border by this library's idea of a word
       const std::string inside = "(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + ")";
       const std::string border = "(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + ")";

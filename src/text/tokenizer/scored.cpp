@@ -35,7 +35,11 @@ bool may_merge(const ScoredOptions& o, TokenId id) noexcept {
 }  // namespace
 
 ScoredBpe::ScoredBpe(const Vocab& vocab, std::vector<float> scores, ScoredOptions options)
-    : vocab_(vocab), scores_(std::move(scores)), o_(std::move(options)), byte_tokens_(byte_fallback_tokens(vocab)) {
+    : vocab_(vocab),
+      scores_(std::move(scores)),
+      o_(std::move(options)),
+      byte_tokens_(byte_fallback_tokens(vocab)),
+      borders_(vocab) {
   scores_.resize(vocab.end());
 }
 
@@ -46,25 +50,32 @@ std::optional<TokenId> ScoredBpe::mergeable(std::string_view text) const noexcep
   return id;
 }
 
-Status ScoredBpe::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const {
+void ScoredBpe::merge_word(std::string_view word, Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   symbols.clear();
-  for (std::size_t at = 0; at < piece.size();) {
-    const auto n_bytes = first_char(piece.substr(at)).n_bytes;
+  for (std::size_t at = 0; at < word.size();) {
+    const auto n_bytes = first_char(word.substr(at)).n_bytes;
     symbols.push_back({-1, -1, kNoToken, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(n_bytes)});
     at += n_bytes;
   }
   link_symbols(symbols);
   merge_all(scratch, [&](const Scratch::Symbol& a, const Scratch::Symbol& b) -> std::optional<Merge> {
-    const auto id = mergeable(piece.substr(a.begin, std::size_t{a.n_bytes} + b.n_bytes));
+    const auto id = mergeable(word.substr(a.begin, std::size_t{a.n_bytes} + b.n_bytes));
     if (!id) return std::nullopt;
     return Merge{rank_of(scores_[*id]), *id};
   });
+}
+
+Status ScoredBpe::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const {
   bool is_after_unk = false;
-  for (const Scratch::Symbol& s : symbols) {
-    if (s.n_bytes > 0) KVASIR_TRY_DO(emit(piece.substr(s.begin, s.n_bytes), is_after_unk, out));
-  }
-  return {};
+  Status status;
+  borders_.for_each_word(piece, [&](std::string_view word) {
+    merge_word(word, scratch);
+    for (const Scratch::Symbol& s : scratch.symbols) {
+      if (s.n_bytes > 0 && status) status = emit(word.substr(s.begin, s.n_bytes), is_after_unk, out);
+    }
+  });
+  return status;
 }
 
 Status ScoredBpe::emit(std::string_view text, bool& is_after_unk, std::vector<TokenId>& out) const {

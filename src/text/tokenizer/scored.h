@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/tokenizer/byte_trie.h"
+#include "text/tokenizer/merge.h"
 #include "text/tokenizer/model.h"
 
 namespace kvasir::text::tok {
@@ -26,6 +27,7 @@ class ScoredBpe final : public Model {
   Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const override;
 
  private:
+  void merge_word(std::string_view word, Scratch& scratch) const;
   std::optional<TokenId> mergeable(std::string_view text) const noexcept;
   Status emit(std::string_view text, bool& is_after_unk, std::vector<TokenId>& out) const;
 
@@ -33,6 +35,7 @@ class ScoredBpe final : public Model {
   std::vector<float> scores_;
   ScoredOptions o_;
   std::array<TokenId, 256> byte_tokens_;
+  WordBorders borders_;
 };
 
 // The most probable segmentation (Kudo 2018), by Viterbi.

@@ -46,6 +46,8 @@ expressions("d.a", "d['a']", "d.zz", "d.zz.y", "d['zz']['y']", "l[0]", "l[-1]", 
 # slices
 expressions("s[1:4]", "s[:3]", "s[-3:]", "s[::-1]", "s[::2]", "s[5:1:-1]", "s[:]", "u[1:5]", "u[::-1]", "l[1:]", "l[::-1]", "l[-2:]", "l[5:]", "l[:-5]", "(1,2,3)[1:]", "d[1:]", 
             "undefd[1:]", "l[::0]", "l['a':]", "range(10)[2:8:3]", "range(10)[2:8:3]|list", "l[none:2]", "s[10:100]", "u[-6:-2]", "s[-100:3]", "l[100::-1]", "n[1:]")
+# found by comparing random templates
+expressions("l[l[1:][0]]", "people[l[::-1][1]].name", "undefd|last", "undefd|reverse|list", "d|sort(attribute='x')", "'' % undefd", "'x' % range(2)", "none|items is iterable", "l[s[:t]]")
 # filters
 expressions("s|length", "l|count", "d|length", "none|length", "undefd|length", "n|length", "u|length", "s|upper", "u|upper", "u|lower", "u|title", "u|capitalize", "'straße'|capitalize", "'ΑΣ ΟΔΟΣ'|lower",
             "'hello world-foo (bar)'|title", "\"it's o'clock\"|title", "n|upper", "none|lower", "'  x '|trim", "'xxaxx'|trim('x')", "'\\u3000a\\xa0'|trim", "n|trim", "n|string", "none|string", "mixed|string",

@@ -32,17 +32,20 @@ class CpuDevice final : public ops::Device {
   const ops::OpTable& ops() const noexcept override;
   int n_threads() const noexcept override { return pool_.n_threads(); }
   Result<Buffer> allocate(std::size_t size_bytes) override { return allocate_memory(size_bytes); }
-  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight, ops::PackOptions options) override;
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
+                                                  ops::PackOptions options) override;
   void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override;
 
   const KernelTable& kernels() const noexcept { return kernels_; }
-  float* thread_scratch(int part, std::size_t n_floats) { return per_thread_[static_cast<std::size_t>(part)].floats(n_floats); }
+  float* thread_scratch(int part, std::size_t n_floats) {
+    return per_thread_[static_cast<std::size_t>(part)].floats(n_floats);
+  }
   Scratch& inputs() noexcept { return inputs_; }
   Scratch& sums() noexcept { return sums_; }
   std::vector<AttentionItem>& items() noexcept { return items_; }
 
-  // f(begin, end, part) over [0, n): split evenly over the threads, or on the caller alone where `work` (about one a
-  // multiply-add) is not worth a fork.
+  // f(begin, end, part) over [0, n): split evenly over the threads, or on the caller alone where
+  // `work` (about one a multiply-add) is not worth a fork.
   template <class F>
   void split(std::size_t n, std::size_t work, F&& f) {
     if (work < kWorkWorthFork || n < 2 || n_threads() == 1) {
@@ -55,7 +58,8 @@ class CpuDevice final : public ops::Device {
       f(n * p / n_parts, n * (p + 1) / n_parts, part);
     });
   }
-  // f(item, part) for items 0 … n - 1, each to whichever thread is free: items must not depend on each other.
+  // f(item, part) for items 0 … n - 1, each to whichever thread is free: items must not depend on
+  // each other.
   template <class F>
   void deal(std::size_t n, F&& f) {
     std::atomic<std::size_t> next{0};
@@ -65,7 +69,8 @@ class CpuDevice final : public ops::Device {
   }
 
  private:
-  static constexpr std::size_t kWorkWorthFork = 32'768;  // about 2 µs on one thread, some times a fork's cost
+  static constexpr std::size_t kWorkWorthFork =
+      32'768;  // about 2 µs on one thread, some times a fork's cost
 
   const KernelTable& kernels_;
   ThreadPool pool_;
@@ -75,9 +80,13 @@ class CpuDevice final : public ops::Device {
 };
 
 inline CpuDevice& cpu_of(ops::Device& device) noexcept { return static_cast<CpuDevice&>(device); }
-inline const CpuMatrix& matrix_of(const ops::PackedMatrix* m) noexcept { return static_cast<const CpuMatrix&>(*m); }
+inline const CpuMatrix& matrix_of(const ops::PackedMatrix* m) noexcept {
+  return static_cast<const CpuMatrix&>(*m);
+}
 
-Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight, ops::PackOptions options, CpuDevice& device);
+Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight,
+                                               ops::PackOptions options,
+                                               CpuDevice& device);
 
 void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;

@@ -1,4 +1,5 @@
-// Aligned memory of the CPU backend: whole 2 MB pages where it is large, so that streams of weights miss the TLB rarely.
+// Aligned memory of the CPU backend: whole 2 MB pages where it is large, so that streams of weights
+// miss the TLB rarely.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace kvasir::backend::cpu {
 // Zeroed. Errc::capacity when the system refuses.
 Result<Buffer> allocate_memory(std::size_t size_bytes);
 
-// Memory of one thread or one op that grows to the largest size asked for and is never given back. Contents do not
-// survive growth. Out of memory ends the process: ops cannot fail (ops/device.h).
+// Memory of one thread or one op that grows to the largest size asked for and is never given back.
+// Contents do not survive growth. Out of memory ends the process: ops cannot fail (ops/device.h).
 class Scratch {
  public:
   float* floats(std::size_t n);

@@ -1,7 +1,8 @@
-// Attention of some queries of one row on one kv head. Keys are walked in tiles of 64 at absolute positions. A tile's
-// keys are transposed to f32 [d][key], so that lanes are keys; its values are decoded to [key][d], so that lanes are d.
-// Both products use linear's order: even and odd chains over steps of 32. Each tile has its own maximum, sum and output
-// from zero, merged into the running ones in ascending order (docs/numerics.md).
+// Attention of some queries of one row on one kv head. Keys are walked in tiles of 64 at absolute
+// positions. A tile's keys are transposed to f32 [d][key], so that lanes are keys; its values are
+// decoded to [key][d], so that lanes are d. Both products use linear's order: even and odd chains
+// over steps of 32. Each tile has its own maximum, sum and output from zero, merged into the
+// running ones in ascending order (docs/numerics.md).
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -30,10 +31,13 @@ inline AttentionScratch lay_out(const AttentionJob& job, std::size_t n, float* a
   return s;
 }
 
-inline const std::uint8_t* key_row(const AttentionJob& job, const AttentionItem& item, const std::uint8_t* plane,
+inline const std::uint8_t* key_row(const AttentionJob& job,
+                                   const AttentionItem& item,
+                                   const std::uint8_t* plane,
                                    std::uint32_t position) {
   const std::size_t block = item.blocks[position / job.block_tokens];
-  const std::size_t row = (block * job.n_kv_heads + item.kv_head) * job.block_tokens + position % job.block_tokens;
+  const std::size_t row =
+      (block * job.n_kv_heads + item.kv_head) * job.block_tokens + position % job.block_tokens;
   return plane + row * job.head_dim * (job.is_f32 ? 4 : 2);
 }
 
@@ -44,13 +48,19 @@ inline U32x16 row_dwords(const std::uint8_t* row, std::size_t dword, std::size_t
   return bits(load_n(reinterpret_cast<const float*>(row) + dword, n < 16 ? n : 16));
 }
 
-void pack_keys(const AttentionJob& job, const AttentionItem& item, std::uint32_t tile, KeyRange range, float* keys) {
+void pack_keys(const AttentionJob& job,
+               const AttentionItem& item,
+               std::uint32_t tile,
+               KeyRange range,
+               float* keys) {
   const std::size_t n_dwords = job.is_f32 ? job.head_dim : job.head_dim / 2;
   for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
     const std::uint8_t* rows[16];
     for (std::uint32_t i = 0; i < 16; ++i) {
       const std::uint32_t position = tile + j + i;
-      rows[i] = position >= range.begin && position < range.end ? key_row(job, item, job.k, position) : nullptr;
+      rows[i] = position >= range.begin && position < range.end
+                    ? key_row(job, item, job.k, position)
+                    : nullptr;
     }
     for (std::size_t dword = 0; dword < n_dwords; dword += 16) {
       U32x16 in[16], out[16];
@@ -61,14 +71,18 @@ void pack_keys(const AttentionJob& job, const AttentionItem& item, std::uint32_t
           store(keys + (dword + i) * kTileKeys + j, from_bits(out[i]));
         } else {
           store(keys + 2 * (dword + i) * kTileKeys + j, from_bits(shift_left<16>(out[i])));
-          store(keys + (2 * (dword + i) + 1) * kTileKeys + j, from_bits(and_u(out[i], set1_u(0xffff0000u))));
+          store(keys + (2 * (dword + i) + 1) * kTileKeys + j,
+                from_bits(and_u(out[i], set1_u(0xffff0000u))));
         }
       }
     }
   }
 }
 
-void pack_values(const AttentionJob& job, const AttentionItem& item, std::uint32_t tile, KeyRange range,
+void pack_values(const AttentionJob& job,
+                 const AttentionItem& item,
+                 std::uint32_t tile,
+                 KeyRange range,
                  const AttentionScratch& s) {
   for (std::uint32_t j = 0; j < kTileKeys; ++j) {
     if (tile + j < range.begin || tile + j >= range.end) continue;
@@ -111,7 +125,8 @@ inline void score_pairs(const AttentionJob& job, const AttentionScratch& s, std:
         for (int i = 0; i < Q; ++i) {
           const F32x16 value = set1(q[static_cast<std::size_t>(i) * s.v_stride + d + parity]);
 #pragma GCC unroll 4
-          for (int v = 0; v < 4; ++v) chain[parity][i][v] = fma(keys[v], value, chain[parity][i][v]);
+          for (int v = 0; v < 4; ++v)
+            chain[parity][i][v] = fma(keys[v], value, chain[parity][i][v]);
         }
       }
     }
@@ -124,7 +139,8 @@ inline void score_pairs(const AttentionJob& job, const AttentionScratch& s, std:
 #pragma GCC unroll 4
   for (int i = 0; i < Q; ++i) {
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) store(s.p + (pair + static_cast<std::size_t>(i)) * kTileKeys + 16 * v, sums[i][v]);
+    for (int v = 0; v < 4; ++v)
+      store(s.p + (pair + static_cast<std::size_t>(i)) * kTileKeys + 16 * v, sums[i][v]);
   }
 }
 
@@ -153,19 +169,28 @@ inline TileState soften(const AttentionJob& job, float* p, KeyRange keys) {
 
 // chain[key parity] += p · v over keys [begin, end) of one step, N vectors of d, Q pairs.
 template <int Q, int N>
-inline __attribute__((always_inline)) void weigh_key(const float* p, const float* v, std::uint32_t key,
-                                                     std::size_t v_stride, F32x16 (&chain)[Q][N]) {
+inline __attribute__((always_inline)) void weigh_key(const float* p,
+                                                     const float* v,
+                                                     std::uint32_t key,
+                                                     std::size_t v_stride,
+                                                     F32x16 (&chain)[Q][N]) {
 #pragma GCC unroll 4
   for (int n = 0; n < N; ++n) {
     const F32x16 value = load(v + key * v_stride + static_cast<std::size_t>(n) * 16);
 #pragma GCC unroll 4
-    for (int i = 0; i < Q; ++i) chain[i][n] = fma(value, set1(p[static_cast<std::size_t>(i) * kTileKeys + key]), chain[i][n]);
+    for (int i = 0; i < Q; ++i)
+      chain[i][n] = fma(value, set1(p[static_cast<std::size_t>(i) * kTileKeys + key]), chain[i][n]);
   }
 }
 
-// The tile's output for Q pairs with the same keys, columns [d, d + 16 N), merged into the running output.
+// The tile's output for Q pairs with the same keys, columns [d, d + 16 N), merged into the running
+// output.
 template <int Q, int N>
-inline void weigh_columns(const AttentionScratch& s, std::size_t pair, KeyRange keys, std::size_t d, const float* keep,
+inline void weigh_columns(const AttentionScratch& s,
+                          std::size_t pair,
+                          KeyRange keys,
+                          std::size_t d,
+                          const float* keep,
                           const float* gain) {
   const float* const p = s.p + pair * kTileKeys;
   F32x16 sums[Q][N];
@@ -208,14 +233,19 @@ inline void weigh_columns(const AttentionScratch& s, std::size_t pair, KeyRange 
 }
 
 template <int Q>
-inline void weigh_pairs(const AttentionScratch& s, std::size_t pair, KeyRange keys, const float* keep, const float* gain) {
+inline void weigh_pairs(const AttentionScratch& s,
+                        std::size_t pair,
+                        KeyRange keys,
+                        const float* keep,
+                        const float* gain) {
   std::size_t d = 0;
   for (; d + 64 <= s.v_stride; d += 64) weigh_columns<Q, 4>(s, pair, keys, d, keep, gain);
   for (; d < s.v_stride; d += 16) weigh_columns<Q, 1>(s, pair, keys, d, keep, gain);
 }
 
 inline KeyRange visible(const AttentionJob& job, std::uint32_t position) {
-  return {job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0, position + 1};
+  return {job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0,
+          position + 1};
 }
 
 inline KeyRange inside(KeyRange keys, std::uint32_t tile) {
@@ -230,7 +260,8 @@ inline float exp1(float x) {
   return out[0];
 }
 
-// largest and sum of a pair take in a tile's; keep and gain rescale the running and the tile's output.
+// largest and sum of a pair take in a tile's; keep and gain rescale the running and the tile's
+// output.
 inline void merge(AttentionScratch& s, std::size_t pair, TileState tile, float* keep, float* gain) {
   const float before = s.largest[pair], now = before > tile.largest ? before : tile.largest;
   *keep = exp1(before - now);
@@ -240,7 +271,8 @@ inline void merge(AttentionScratch& s, std::size_t pair, TileState tile, float* 
 }
 
 // Pairs [pair, pair + n), all with the same keys.
-inline void attend_pairs(const AttentionJob& job, AttentionScratch& s, std::size_t pair, int n, KeyRange keys) {
+inline void attend_pairs(
+    const AttentionJob& job, AttentionScratch& s, std::size_t pair, int n, KeyRange keys) {
   float keep[3], gain[3];
   if (n == 3) score_pairs<3>(job, s, pair);
   if (n == 2) score_pairs<2>(job, s, pair);
@@ -254,7 +286,10 @@ inline void attend_pairs(const AttentionJob& job, AttentionScratch& s, std::size
   if (n == 1) weigh_pairs<1>(s, pair, keys, keep, gain);
 }
 
-void attend_tile(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s, std::uint32_t tile) {
+void attend_tile(const AttentionJob& job,
+                 const AttentionItem& item,
+                 AttentionScratch& s,
+                 std::uint32_t tile) {
   const std::size_t heads = job.queries_per_kv, n = item.n_queries * heads;
   const auto keys_of = [&](std::size_t pair) {
     return inside(visible(job, item.position + static_cast<std::uint32_t>(pair / heads)), tile);
@@ -275,7 +310,8 @@ void attend_tile(const AttentionJob& job, const AttentionItem& item, AttentionSc
 void start(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s) {
   const std::size_t heads = job.queries_per_kv;
   for (std::size_t pair = 0; pair < item.n_queries * heads; ++pair) {
-    const float* const q = job.q + (item.token + pair / heads) * job.q_stride + (item.kv_head * heads + pair % heads) * job.head_dim;
+    const float* const q = job.q + (item.token + pair / heads) * job.q_stride +
+                           (item.kv_head * heads + pair % heads) * job.head_dim;
     for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
       const F32x16 v = load_n(q + d, n);
       store(s.q + pair * s.v_stride + d, job.is_f32 ? v : round_bf16(v));
@@ -294,7 +330,8 @@ void finish(const AttentionJob& job, const AttentionItem& item, AttentionScratch
     float sum = s.sum[pair];
     F32x16 keep = set1(1.0f);
     if (job.sinks) {
-      const float sink = job.sinks[head], before = s.largest[pair], now = before > sink ? before : sink;
+      const float sink = job.sinks[head], before = s.largest[pair],
+                  now = before > sink ? before : sink;
       keep = exp(set1(before - now));
       sum = fma1(sum, exp1(before - now), exp1(sink - now));
     }
@@ -309,7 +346,8 @@ void attention(const AttentionJob& job, const AttentionItem& item, float* scratc
   AttentionScratch s = lay_out(job, std::size_t{item.n_queries} * job.queries_per_kv, scratch);
   start(job, item, s);
   const KeyRange keys{visible(job, item.position).begin, item.position + item.n_queries};
-  for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end; tile += kTileKeys) {
+  for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end;
+       tile += kTileKeys) {
     pack_keys(job, item, tile, keys, s.keys);
     pack_values(job, item, tile, keys, s);
     attend_tile(job, item, s, tile);

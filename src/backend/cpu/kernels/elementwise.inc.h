@@ -12,11 +12,14 @@ inline void for_columns(std::size_t n, F&& f) {
 }
 
 void round_to_bf16(const float* x, std::size_t n, float* out) {
-  for_columns(n, [&](std::size_t i, std::size_t m) { store_n(out + i, round_bf16(load_n(x + i, m)), m); });
+  for_columns(
+      n, [&](std::size_t i, std::size_t m) { store_n(out + i, round_bf16(load_n(x + i, m)), m); });
 }
 
 void store_bf16(const float* x, std::size_t n, std::uint16_t* out) {
-  for_columns(n, [&](std::size_t i, std::size_t m) { store_u16_n(out + i, bf16_bits(load_n(x + i, m)), m); });
+  for_columns(n, [&](std::size_t i, std::size_t m) {
+    store_u16_n(out + i, bf16_bits(load_n(x + i, m)), m);
+  });
 }
 
 // Columns i, i + 64, … go to accumulator i / 16 % 4; (0 + 1) + (2 + 3), then halves of the lanes.
@@ -78,19 +81,25 @@ inline void for_rows(const RowsJob& job, std::uint32_t begin, std::uint32_t end,
     const float* const x = job.x + row * job.x_stride;
     const float* const y = job.y + row * job.y_stride;
     float* const out = job.out + row * job.out_stride;
-    for_columns(job.n_cols, [&](std::size_t i, std::size_t n) { store_n(out + i, f(load_n(x + i, n), y + i, n), n); });
+    for_columns(job.n_cols, [&](std::size_t i, std::size_t n) {
+      store_n(out + i, f(load_n(x + i, n), y + i, n), n);
+    });
   }
 }
 
 using Function = F32x16 (*)(F32x16);
 template <Function kActivation>
 void act_mul(const RowsJob& job, std::uint32_t begin, std::uint32_t end) {
-  for_rows(job, begin, end, [](F32x16 x, const float* y, std::size_t n) { return mul(kActivation(x), load_n(y, n)); });
+  for_rows(job, begin, end, [](F32x16 x, const float* y, std::size_t n) {
+    return mul(kActivation(x), load_n(y, n));
+  });
 }
 
 void add_scaled(const RowsJob& job, std::uint32_t begin, std::uint32_t end) {
   const F32x16 alpha = set1(job.alpha);
-  for_rows(job, begin, end, [&](F32x16 x, const float* y, std::size_t n) { return add(x, mul(load_n(y, n), alpha)); });
+  for_rows(job, begin, end, [&](F32x16 x, const float* y, std::size_t n) {
+    return add(x, mul(load_n(y, n), alpha));
+  });
 }
 
 void scale(const RowsJob& job, std::uint32_t begin, std::uint32_t end) {

@@ -1,14 +1,17 @@
-// All kernels, in terms of the lanes that the including translation unit chose. That unit defines the table's name.
-// No standard header beyond these two: an inline function of one could be emitted with instructions the CPU lacks.
+// All kernels, in terms of the lanes that the including translation unit chose. That unit defines
+// the table's name. No standard header beyond these two: an inline function of one could be emitted
+// with instructions the CPU lacks.
 #include <cstddef>
 #include <cstdint>
 
 #include "backend/cpu/kernels/kernel_table.h"
 // In this order: each builds on the ones before.
+// clang-format off
 #include "backend/cpu/kernels/math.inc.h"
-#include "backend/cpu/kernels/linear.inc.h"
 #include "backend/cpu/kernels/elementwise.inc.h"
+#include "backend/cpu/kernels/linear.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
+// clang-format on
 
 namespace kvasir::backend::cpu {
 namespace {

@@ -1,6 +1,7 @@
-// Matrix products in the order of docs/numerics.md: per step of 32 along K one chain of fused multiply-adds over the even
-// and one over the odd elements, from zero; lanes are outputs. Up to kDirectRows rows are multiplied while a panel is
-// decoded; more rows share panels decoded into L1. Both give the same bits.
+// Matrix products in the order of docs/numerics.md: per step of 32 along K one chain of fused
+// multiply-adds over the even and one over the odd elements, from zero; lanes are outputs. Up to
+// kDirectRows rows are multiplied while a panel is decoded; more rows share panels decoded into L1.
+// Both give the same bits.
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -10,63 +11,84 @@ struct Pair {  // the kPanel outputs of one k
 };
 
 inline F32x16 load_scales(ScaleKind kind, const std::uint8_t* p, int half) {
-  if (kind == ScaleKind::f16) return load_f16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);
-  if (kind == ScaleKind::bf16) return load_bf16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);
+  if (kind == ScaleKind::f16)
+    return load_f16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);
+  if (kind == ScaleKind::bf16)
+    return load_bf16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);
   return load(reinterpret_cast<const float*>(p) + 16 * half);
 }
 
 constexpr std::size_t kPrefetchBytes = 2048;
 
-// Decodes elements of K in ascending order: f.template operator()<parity>(k, Pair) for k = 0 … n - 1, n a multiple of 8.
+// Decodes eight elements of K in ascending order: f.template operator()<k % 2>(k, Pair) for k = 0
+// … 7.
 template <CodeKind kKind, bool kSigned>
 struct Decoder {
-  Table16 table = code_table(kSigned);
+  // A panel's codes for one k.
+  static constexpr std::size_t kBytesOfK = kPanel *
+                                           (kKind == CodeKind::f32    ? 8
+                                            : kKind == CodeKind::bf16 ? 4
+                                            : kKind == CodeKind::byte ? 2
+                                                                      : 1) /
+                                           2;
 
   template <class F>
-  inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, std::uint32_t n, F&& f) const {
+  inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, F&& f) const {
+#pragma GCC unroll 8
+    for (std::size_t line = 0; line < 8 * kBytesOfK; line += 64)
+      prefetch(codes + kPrefetchBytes + line);
     if constexpr (kKind == CodeKind::nibble) {
-      for (std::uint32_t k = 0; k < n; k += 8, codes += 128) {
-        prefetch(codes + kPrefetchBytes);
-        prefetch(codes + kPrefetchBytes + 64);
-        const U32x16 a = load_u(codes), b = load_u(codes + 64);
-        f.template operator()<0>(k + 0, Pair{look_up_nibble<0>(table, a), look_up_nibble<0>(table, b)});
-        f.template operator()<1>(k + 1, Pair{look_up_nibble<1>(table, a), look_up_nibble<1>(table, b)});
-        f.template operator()<0>(k + 2, Pair{look_up_nibble<2>(table, a), look_up_nibble<2>(table, b)});
-        f.template operator()<1>(k + 3, Pair{look_up_nibble<3>(table, a), look_up_nibble<3>(table, b)});
-        f.template operator()<0>(k + 4, Pair{look_up_nibble<4>(table, a), look_up_nibble<4>(table, b)});
-        f.template operator()<1>(k + 5, Pair{look_up_nibble<5>(table, a), look_up_nibble<5>(table, b)});
-        f.template operator()<0>(k + 6, Pair{look_up_nibble<6>(table, a), look_up_nibble<6>(table, b)});
-        f.template operator()<1>(k + 7, Pair{look_up_nibble<7>(table, a), look_up_nibble<7>(table, b)});
-      }
+      const Nibbles a = load_nibbles(codes), b = load_nibbles(codes + 64);
+      f.template operator()<0>(0, Pair{nibble<kSigned, 0>(a), nibble<kSigned, 0>(b)});
+      f.template operator()<1>(1, Pair{nibble<kSigned, 1>(a), nibble<kSigned, 1>(b)});
+      f.template operator()<0>(2, Pair{nibble<kSigned, 2>(a), nibble<kSigned, 2>(b)});
+      f.template operator()<1>(3, Pair{nibble<kSigned, 3>(a), nibble<kSigned, 3>(b)});
+      f.template operator()<0>(4, Pair{nibble<kSigned, 4>(a), nibble<kSigned, 4>(b)});
+      f.template operator()<1>(5, Pair{nibble<kSigned, 5>(a), nibble<kSigned, 5>(b)});
+      f.template operator()<0>(6, Pair{nibble<kSigned, 6>(a), nibble<kSigned, 6>(b)});
+      f.template operator()<1>(7, Pair{nibble<kSigned, 7>(a), nibble<kSigned, 7>(b)});
     } else {
-      for (std::uint32_t k = 0; k < n; k += 2) decode_two(codes, k, f);
+#pragma GCC unroll 4
+      for (std::uint32_t k = 0; k < 8; k += 2) decode_two(codes + k * kBytesOfK, k, f);
     }
   }
 
  private:
   template <class F>
-  static inline __attribute__((always_inline)) void decode_two(const std::uint8_t* codes, std::uint32_t k, F&& f) {
+  static inline __attribute__((always_inline)) void decode_two(const std::uint8_t* p,
+                                                               std::uint32_t k,
+                                                               F&& f) {
     if constexpr (kKind == CodeKind::bf16) {
-      const std::uint8_t* const p = codes + std::size_t{k} * 64;
-      prefetch(p + kPrefetchBytes);
-      prefetch(p + kPrefetchBytes + 64);
       const U32x16 a = load_u(p), b = load_u(p + 64), mask = set1_u(0xffff0000u);
       f.template operator()<0>(k, Pair{from_bits(shift_left<16>(a)), from_bits(shift_left<16>(b))});
       f.template operator()<1>(k + 1, Pair{from_bits(and_u(a, mask)), from_bits(and_u(b, mask))});
     } else if constexpr (kKind == CodeKind::f32) {
-      const float* const p = reinterpret_cast<const float*>(codes) + std::size_t{k} * kPanel;
-      prefetch(p + kPrefetchBytes / 4);
-      prefetch(p + kPrefetchBytes / 4 + 32);
-      f.template operator()<0>(k, Pair{load(p), load(p + 16)});
-      f.template operator()<1>(k + 1, Pair{load(p + 32), load(p + 48)});
+      const float* const w = reinterpret_cast<const float*>(p);
+      f.template operator()<0>(k, Pair{load(w), load(w + 16)});
+      f.template operator()<1>(k + 1, Pair{load(w + 32), load(w + 48)});
     } else {
-      const std::uint8_t* const p = codes + std::size_t{k} * kPanel;
-      prefetch(p + kPrefetchBytes);
       f.template operator()<0>(k, Pair{byte(p), byte(p + 16)});
       f.template operator()<1>(k + 1, Pair{byte(p + 32), byte(p + 48)});
     }
   }
-  static inline F32x16 byte(const std::uint8_t* p) { return kSigned ? load_bytes_signed(p) : load_bytes_unsigned(p); }
+  static inline F32x16 byte(const std::uint8_t* p) {
+    return kSigned ? load_bytes_signed(p) : load_bytes_unsigned(p);
+  }
+};
+
+// A panel that decode_block made: already near, nothing to fetch ahead.
+struct DecodedStep {
+  static constexpr std::size_t kBytesOfK = kPanel * sizeof(float);
+  template <class F>
+  inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, F&& f) const {
+    const float* const w = reinterpret_cast<const float*>(codes);
+#pragma GCC unroll 4
+    for (std::uint32_t k = 0; k < 8; k += 2) {
+      f.template operator()<0>(k, Pair{load(w + k * kPanel), load(w + k * kPanel + 16)});
+      f.template operator()<1>(
+          k + 1, Pair{load(w + k * kPanel + kPanel), load(w + k * kPanel + kPanel + 16)});
+    }
+  }
 };
 
 template <int R>
@@ -78,21 +100,28 @@ struct Sums {  // kPanel outputs of R rows
   }
 };
 
-// into += the rows' products over one step of n elements.
+// into += the rows' products over one step of n elements, n a multiple of 8.
 template <int R, class D>
-inline __attribute__((always_inline)) void add_step(const D& decode, const std::uint8_t* codes, std::uint32_t n,
-                                                    const float* x, std::size_t x_stride, Sums<R>& into) {
+inline __attribute__((always_inline)) void add_step(const D& decode,
+                                                    const std::uint8_t* codes,
+                                                    std::uint32_t n,
+                                                    const float* x,
+                                                    std::size_t x_stride,
+                                                    Sums<R>& into) {
   Sums<R> chain[2];
   chain[0].clear();
   chain[1].clear();
-  decode(codes, n, [&]<int kParity>(std::uint32_t k, const Pair& w) {
+  for (std::uint32_t k0 = 0; k0 < n; k0 += 8, codes += 8 * D::kBytesOfK, x += 8) {
+    decode(codes, [&]<int kParity>(std::uint32_t k, const Pair& w) {
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const F32x16 value = set1(x[static_cast<std::size_t>(r) * x_stride + k]);
-      chain[kParity].at[r][0] = fma(w.low, value, chain[kParity].at[r][0]);
-      chain[kParity].at[r][1] = fma(w.high, value, chain[kParity].at[r][1]);
-    }
-  });
+      for (int r = 0; r < R; ++r) {
+        const F32x16 value = set1(x[static_cast<std::size_t>(r) * x_stride + k]);
+        F32x16(&sums)[2] = chain[kParity].at[r];
+        sums[0] = fma(w.low, value, sums[0]);
+        sums[1] = fma(w.high, value, sums[1]);
+      }
+    });
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     into.at[r][0] = add(into.at[r][0], add(chain[0].at[r][0], chain[1].at[r][0]));
@@ -100,7 +129,8 @@ inline __attribute__((always_inline)) void add_step(const D& decode, const std::
   }
 }
 
-inline void store_outputs(const LinearJob& job, std::uint32_t panel, std::uint32_t row, F32x16 low, F32x16 high) {
+inline void store_outputs(
+    const LinearJob& job, std::uint32_t panel, std::uint32_t row, F32x16 low, F32x16 high) {
   const F32x16 halves[2] = {low, high};
   for (std::uint32_t h = 0; h < 2; ++h) {
     const std::uint32_t begin = panel * kPanel + 16 * h;
@@ -111,12 +141,37 @@ inline void store_outputs(const LinearJob& job, std::uint32_t panel, std::uint32
   }
 }
 
+// sums = scale · c + sums, and the biases' share; scales and biases: half(h) of the group's,
+// group_sum(r) of a row.
+template <int R, class Scales, class Biases, class GroupSum>
+inline __attribute__((always_inline)) void add_group(const Sums<R>& c,
+                                                     bool has_bias,
+                                                     Scales&& scales,
+                                                     Biases&& biases,
+                                                     GroupSum&& group_sum,
+                                                     Sums<R>& sums) {
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    const F32x16 scale = scales(h);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) sums.at[r][h] = fma(scale, c.at[r][h], sums.at[r][h]);
+    if (!has_bias) continue;
+    const F32x16 bias = biases(h);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) sums.at[r][h] = fma(bias, set1(group_sum(r)), sums.at[r][h]);
+  }
+}
+
 template <int R, class D>
-inline void direct_panel(const LinearJob& job, const D& decode, std::uint32_t panel, std::uint32_t row) {
+inline void direct_panel(const LinearJob& job,
+                         const D& decode,
+                         std::uint32_t panel,
+                         std::uint32_t row) {
   const PackedLayout& w = job.layout;
   const std::uint8_t* group = job.weight + panel * w.panel_bytes;
   const float* x = job.x + row * job.x_stride;
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
+  const std::size_t codes_at = w.has_bias ? 2 * w.scales_bytes : w.scales_bytes;
   Sums<R> sums;
   sums.clear();
   for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes, x += w.group) {
@@ -124,63 +179,63 @@ inline void direct_panel(const LinearJob& job, const D& decode, std::uint32_t pa
       add_step<R>(decode, group, kStep, x, job.x_stride, sums);
       continue;
     }
-    const std::uint8_t* const biases = group + w.scales_bytes;
-    const std::uint8_t* const codes = w.has_bias ? biases + w.scales_bytes : biases;
-    const std::size_t step_bytes = (w.group_bytes - static_cast<std::size_t>(codes - group)) * step / w.group;
     Sums<R> c;
     c.clear();
     for (std::uint32_t k = 0; k < w.group; k += step) {
-      add_step<R>(decode, codes + k / step * step_bytes, step, x + k, job.x_stride, c);
+      add_step<R>(decode, group + codes_at + k * D::kBytesOfK, step, x + k, job.x_stride, c);
     }
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) {
-      const F32x16 scale = load_scales(w.scale, group, h);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) sums.at[r][h] = fma(scale, c.at[r][h], sums.at[r][h]);
-      if (!w.has_bias) continue;
-      const F32x16 bias = load_scales(w.scale, biases, h);
-      for (int r = 0; r < R; ++r) {
-        const F32x16 sum = set1(job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + g]);
-        sums.at[r][h] = fma(bias, sum, sums.at[r][h]);
-      }
-    }
+    const auto group_sum = [&](int r) {
+      return job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + g];
+    };
+    add_group<R>(
+        c, w.has_bias, [&](int h) { return load_scales(w.scale, group, h); },
+        [&](int h) { return load_scales(w.scale, group + w.scales_bytes, h); }, group_sum, sums);
   }
-  for (int r = 0; r < R; ++r) store_outputs(job, panel, row + static_cast<std::uint32_t>(r), sums.at[r][0], sums.at[r][1]);
+  for (int r = 0; r < R; ++r)
+    store_outputs(job, panel, row + static_cast<std::uint32_t>(r), sums.at[r][0], sums.at[r][1]);
 }
 
 // A stretch of K of one panel as f32.
 struct DecodedBlock {
-  float codes[kBlockK * kPanel];    // [k][output]
-  float scales[8 * kPanel];         // [group][output]; groups have at least 16 elements
+  float codes[kBlockK * kPanel];  // [k][output]
+  float scales[8 * kPanel];       // [group][output]; groups have at least 16 elements
   float biases[8 * kPanel];
 };
 
 template <class D>
-inline void decode_block(const PackedLayout& w, const D& decode, const std::uint8_t* group, std::uint32_t n_groups,
+inline void decode_block(const PackedLayout& w,
+                         const D& decode,
+                         const std::uint8_t* group,
+                         std::uint32_t n_groups,
                          DecodedBlock& to) {
   for (std::uint32_t g = 0; g < n_groups; ++g, group += w.group_bytes) {
     const std::uint8_t* codes = group;
     if (w.scale != ScaleKind::none) {
       for (int h = 0; h < 2; ++h) {
         store(to.scales + g * kPanel + 16 * h, load_scales(w.scale, group, h));
-        if (w.has_bias) store(to.biases + g * kPanel + 16 * h, load_scales(w.scale, group + w.scales_bytes, h));
+        if (w.has_bias)
+          store(to.biases + g * kPanel + 16 * h, load_scales(w.scale, group + w.scales_bytes, h));
       }
       codes += w.has_bias ? 2 * w.scales_bytes : w.scales_bytes;
     }
     float* const out = to.codes + std::size_t{g} * w.group * kPanel;
-    decode(codes, w.group, [&]<int kParity>(std::uint32_t k, const Pair& pair) {
-      store(out + k * kPanel, pair.low);
-      store(out + k * kPanel + 16, pair.high);
-    });
+    for (std::uint32_t k0 = 0; k0 < w.group; k0 += 8, codes += 8 * D::kBytesOfK) {
+      decode(codes, [&]<int kParity>(std::uint32_t k, const Pair& pair) {
+        store(out + (k0 + k) * kPanel, pair.low);
+        store(out + (k0 + k) * kPanel + 16, pair.high);
+      });
+    }
   }
 }
 
-using DecodedStep = Decoder<CodeKind::f32, false>;
-
 // sums [row][output] += the block's product with R rows; g0: the block's first group.
 template <int R>
-inline void multiply_block(const LinearJob& job, const DecodedBlock& block, std::uint32_t g0, std::uint32_t n_groups,
-                           std::uint32_t row, float* sums) {
+inline void multiply_block(const LinearJob& job,
+                           const DecodedBlock& block,
+                           std::uint32_t g0,
+                           std::uint32_t n_groups,
+                           std::uint32_t row,
+                           float* sums) {
   const PackedLayout& w = job.layout;
   const float* x = job.x + row * job.x_stride + std::size_t{g0} * w.group;
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
@@ -191,29 +246,24 @@ inline void multiply_block(const LinearJob& job, const DecodedBlock& block, std:
     total.at[r][0] = load(sums + r * static_cast<int>(kPanel));
     total.at[r][1] = load(sums + r * static_cast<int>(kPanel) + 16);
   }
-  for (std::uint32_t g = 0; g < n_groups; ++g) {
-    const auto* const codes = reinterpret_cast<const std::uint8_t*>(block.codes + std::size_t{g} * w.group * kPanel);
+  for (std::uint32_t g = 0; g < n_groups; ++g, x += w.group) {
+    const auto* const codes =
+        reinterpret_cast<const std::uint8_t*>(block.codes + std::size_t{g} * w.group * kPanel);
     if (w.scale == ScaleKind::none) {
-      add_step<R>(decode, codes, kStep, x + g * w.group, job.x_stride, total);
+      add_step<R>(decode, codes, kStep, x, job.x_stride, total);
       continue;
     }
     Sums<R> c;
     c.clear();
     for (std::uint32_t k = 0; k < w.group; k += step) {
-      add_step<R>(decode, codes + std::size_t{k} * kPanel * 4, step, x + g * w.group + k, job.x_stride, c);
+      add_step<R>(decode, codes + k * DecodedStep::kBytesOfK, step, x + k, job.x_stride, c);
     }
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) {
-      const F32x16 scale = load(block.scales + g * kPanel + 16 * h);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) total.at[r][h] = fma(scale, c.at[r][h], total.at[r][h]);
-      if (!w.has_bias) continue;
-      const F32x16 bias = load(block.biases + g * kPanel + 16 * h);
-      for (int r = 0; r < R; ++r) {
-        const F32x16 sum = set1(job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + g0 + g]);
-        total.at[r][h] = fma(bias, sum, total.at[r][h]);
-      }
-    }
+    const auto group_sum = [&](int r) {
+      return job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + g0 + g];
+    };
+    add_group<R>(
+        c, w.has_bias, [&](int h) { return load(block.scales + g * kPanel + 16 * h); },
+        [&](int h) { return load(block.biases + g * kPanel + 16 * h); }, group_sum, total);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -224,21 +274,37 @@ inline void multiply_block(const LinearJob& job, const DecodedBlock& block, std:
 
 constexpr std::uint32_t kRowBlock = 6;
 
-inline void multiply_rows(const LinearJob& job, const DecodedBlock& block, std::uint32_t g0, std::uint32_t n_groups,
-                          std::uint32_t row, std::uint32_t n, float* sums) {
+inline void multiply_rows(const LinearJob& job,
+                          const DecodedBlock& block,
+                          std::uint32_t g0,
+                          std::uint32_t n_groups,
+                          std::uint32_t row,
+                          std::uint32_t n,
+                          float* sums) {
   switch (n) {
-    case 1: return multiply_block<1>(job, block, g0, n_groups, row, sums);
-    case 2: return multiply_block<2>(job, block, g0, n_groups, row, sums);
-    case 3: return multiply_block<3>(job, block, g0, n_groups, row, sums);
-    case 4: return multiply_block<4>(job, block, g0, n_groups, row, sums);
-    case 5: return multiply_block<5>(job, block, g0, n_groups, row, sums);
-    default: return multiply_block<6>(job, block, g0, n_groups, row, sums);
+    case 1:
+      return multiply_block<1>(job, block, g0, n_groups, row, sums);
+    case 2:
+      return multiply_block<2>(job, block, g0, n_groups, row, sums);
+    case 3:
+      return multiply_block<3>(job, block, g0, n_groups, row, sums);
+    case 4:
+      return multiply_block<4>(job, block, g0, n_groups, row, sums);
+    case 5:
+      return multiply_block<5>(job, block, g0, n_groups, row, sums);
+    default:
+      return multiply_block<6>(job, block, g0, n_groups, row, sums);
   }
 }
 
 template <class D>
-inline void decoded_panel(const LinearJob& job, const D& decode, std::uint32_t panel, std::uint32_t row_begin,
-                          std::uint32_t row_end, DecodedBlock& block, float* sums) {
+inline void decoded_panel(const LinearJob& job,
+                          const D& decode,
+                          std::uint32_t panel,
+                          std::uint32_t row_begin,
+                          std::uint32_t row_end,
+                          DecodedBlock& block,
+                          float* sums) {
   const PackedLayout& w = job.layout;
   const std::uint32_t groups_a_block = kBlockK / w.group, n_rows = row_end - row_begin;
   for (std::size_t i = 0; i < std::size_t{n_rows} * kPanel; i += 16) store(sums + i, zero());
@@ -257,25 +323,39 @@ inline void decoded_panel(const LinearJob& job, const D& decode, std::uint32_t p
 }
 
 template <class D>
-inline void direct_rows(const LinearJob& job, const D& decode, std::uint32_t panel, std::uint32_t row, std::uint32_t n) {
+inline void direct_rows(const LinearJob& job,
+                        const D& decode,
+                        std::uint32_t panel,
+                        std::uint32_t row,
+                        std::uint32_t n) {
   switch (n) {
-    case 1: return direct_panel<1>(job, decode, panel, row);
-    case 2: return direct_panel<2>(job, decode, panel, row);
-    case 3: return direct_panel<3>(job, decode, panel, row);
-    default: return direct_panel<4>(job, decode, panel, row);
+    case 1:
+      return direct_panel<1>(job, decode, panel, row);
+    case 2:
+      return direct_panel<2>(job, decode, panel, row);
+    case 3:
+      return direct_panel<3>(job, decode, panel, row);
+    default:
+      return direct_panel<4>(job, decode, panel, row);
   }
 }
 
 template <class D>
-inline void linear_panels(const LinearJob& job, const D& decode, std::uint32_t panel_begin, std::uint32_t panel_end,
-                          std::uint32_t row_begin, std::uint32_t row_end, float* scratch) {
+inline void linear_panels(const LinearJob& job,
+                          const D& decode,
+                          std::uint32_t panel_begin,
+                          std::uint32_t panel_end,
+                          std::uint32_t row_begin,
+                          std::uint32_t row_end,
+                          float* scratch) {
+  if (row_end - row_begin <= kDirectRows) {
+    for (std::uint32_t p = panel_begin; p < panel_end; ++p)
+      direct_rows(job, decode, p, row_begin, row_end - row_begin);
+    return;
+  }
   auto& block = *reinterpret_cast<DecodedBlock*>(scratch);
   float* const sums = scratch + sizeof(DecodedBlock) / sizeof(float);
   for (std::uint32_t panel = panel_begin; panel < panel_end; ++panel) {
-    if (row_end - row_begin <= kDirectRows) {
-      direct_rows(job, decode, panel, row_begin, row_end - row_begin);
-      continue;
-    }
     for (std::uint32_t row = row_begin; row < row_end; row += kRowChunk) {
       const std::uint32_t end = row_end - row < kRowChunk ? row_end : row + kRowChunk;
       decoded_panel(job, decode, panel, row, end, block, sums);
@@ -287,16 +367,24 @@ inline void linear_panels(const LinearJob& job, const D& decode, std::uint32_t p
 template <class F>
 inline void with_decoder(const PackedLayout& w, F&& f) {
   switch (w.code) {
-    case CodeKind::bf16: return f(Decoder<CodeKind::bf16, false>{});
-    case CodeKind::f32: return f(Decoder<CodeKind::f32, false>{});
+    case CodeKind::bf16:
+      return f(Decoder<CodeKind::bf16, false>{});
+    case CodeKind::f32:
+      return f(Decoder<CodeKind::f32, false>{});
     case CodeKind::nibble:
-      return w.is_signed ? f(Decoder<CodeKind::nibble, true>{}) : f(Decoder<CodeKind::nibble, false>{});
-    case CodeKind::byte: return w.is_signed ? f(Decoder<CodeKind::byte, true>{}) : f(Decoder<CodeKind::byte, false>{});
+      return w.is_signed ? f(Decoder<CodeKind::nibble, true>{})
+                         : f(Decoder<CodeKind::nibble, false>{});
+    case CodeKind::byte:
+      return w.is_signed ? f(Decoder<CodeKind::byte, true>{}) : f(Decoder<CodeKind::byte, false>{});
   }
 }
 
-void linear(const LinearJob& job, std::uint32_t panel_begin, std::uint32_t panel_end, std::uint32_t row_begin,
-            std::uint32_t row_end, float* scratch) {
+void linear(const LinearJob& job,
+            std::uint32_t panel_begin,
+            std::uint32_t panel_end,
+            std::uint32_t row_begin,
+            std::uint32_t row_end,
+            float* scratch) {
   with_decoder(job.layout, [&](const auto& decode) {
     linear_panels(job, decode, panel_begin, panel_end, row_begin, row_end, scratch);
   });
@@ -320,7 +408,12 @@ void group_sums(const float* x, std::uint32_t group, std::uint32_t n_groups, flo
 }
 
 // Row `row` of the matrix: codes · scale + bias, times `factor`.
-void embed(const std::uint8_t* weight, const PackedLayout& w, std::uint32_t row, std::uint32_t n, float factor, float* out) {
+void embed(const std::uint8_t* weight,
+           const PackedLayout& w,
+           std::uint32_t row,
+           std::uint32_t n,
+           float factor,
+           float* out) {
   const std::uint8_t* group = weight + row / kPanel * w.panel_bytes;
   const std::uint32_t lane = row % kPanel;
   DecodedBlock block;
@@ -329,7 +422,8 @@ void embed(const std::uint8_t* weight, const PackedLayout& w, std::uint32_t row,
       decode_block(w, decode, group, 1, block);
       for (std::uint32_t k = 0; k < w.group && g * w.group + k < n; ++k) {
         float value = block.codes[k * kPanel + lane];
-        if (w.scale != ScaleKind::none) value = fma1(value, block.scales[lane], w.has_bias ? block.biases[lane] : 0.0f);
+        if (w.scale != ScaleKind::none)
+          value = fma1(value, block.scales[lane], w.has_bias ? block.biases[lane] : 0.0f);
         out[g * w.group + k] = value * factor;
       }
     }

@@ -1,5 +1,5 @@
-// Sixteen f32 lanes in one AVX-512 register. The same operations as vec_portable.h, lane for lane and bit for bit.
-// Only for translation units compiled for AVX-512, inside their unnamed namespace.
+// Sixteen f32 lanes in one AVX-512 register. The same operations as vec_portable.h, lane for lane
+// and bit for bit. Only for translation units compiled for AVX-512, inside their unnamed namespace.
 #pragma once
 
 #include <immintrin.h>
@@ -12,16 +12,19 @@ namespace {
 
 using F32x16 = __m512;
 using U32x16 = __m512i;
-using Table16 = __m512;
 
 inline __mmask16 first_lanes(std::size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 
 inline F32x16 zero() { return _mm512_setzero_ps(); }
 inline F32x16 set1(float x) { return _mm512_set1_ps(x); }
 inline F32x16 load(const float* p) { return _mm512_loadu_ps(p); }
-inline F32x16 load_n(const float* p, std::size_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
+inline F32x16 load_n(const float* p, std::size_t n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
 inline void store(float* p, F32x16 v) { _mm512_storeu_ps(p, v); }
-inline void store_n(float* p, F32x16 v, std::size_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
+inline void store_n(float* p, F32x16 v, std::size_t n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), v);
+}
 
 inline F32x16 add(F32x16 a, F32x16 b) { return _mm512_add_ps(a, b); }
 inline F32x16 sub(F32x16 a, F32x16 b) { return _mm512_sub_ps(a, b); }
@@ -43,47 +46,76 @@ inline U32x16 sub_u(U32x16 a, U32x16 b) { return _mm512_sub_epi32(a, b); }
 inline U32x16 and_u(U32x16 a, U32x16 b) { return _mm512_and_si512(a, b); }
 inline U32x16 or_u(U32x16 a, U32x16 b) { return _mm512_or_si512(a, b); }
 template <int N>
-inline U32x16 shift_left(U32x16 a) { return _mm512_slli_epi32(a, N); }
+inline U32x16 shift_left(U32x16 a) {
+  return _mm512_slli_epi32(a, N);
+}
 template <int N>
-inline U32x16 shift_right(U32x16 a) { return _mm512_srli_epi32(a, N); }
+inline U32x16 shift_right(U32x16 a) {
+  return _mm512_srli_epi32(a, N);
+}
 template <int N>
-inline U32x16 shift_right_signed(U32x16 a) { return _mm512_srai_epi32(a, N); }
+inline U32x16 shift_right_signed(U32x16 a) {
+  return _mm512_srai_epi32(a, N);
+}
 
 inline F32x16 load_bf16(const std::uint16_t* p) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return from_bits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 inline F32x16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
-  return from_bits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), p)), 16));
+  return from_bits(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), p)), 16));
 }
 inline F32x16 load_f16(const std::uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 inline F32x16 load_bytes_unsigned(const std::uint8_t* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 inline F32x16 load_bytes_signed(const std::uint8_t* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 // Low halves of the lanes.
 inline void store_u16_n(std::uint16_t* p, U32x16 v, std::size_t n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtepi32_epi16(v));
 }
 
-// Values of the sixteen codes, signed or not.
-inline Table16 code_table(bool is_signed) {
-  return is_signed ? _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1)
-                   : _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+// Eight 4-bit codes a lane, the lowest k lowest; signed codes are stored + 8. Nibbles 0 and 3 are
+// looked up in a table. The others stay where they are, under the exponent that makes their lowest
+// bit 1: 2^e + code, less 2^e (+ 8). That spreads the work over more ports than shifting each.
+struct Nibbles {
+  U32x16 codes, shifted;
+};
+inline Nibbles load_nibbles(const void* p) {
+  const U32x16 v = _mm512_loadu_si512(p);
+  return {v, _mm512_srli_epi32(v, 12)};
 }
-template <int J>
-inline F32x16 look_up_nibble(const Table16& table, U32x16 codes) {
-  return _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4 * J), table);
+template <bool kSigned, int J>
+inline F32x16 nibble(const Nibbles& n) {
+  constexpr int kPlace = J < 5 ? J : J - 3;
+  if constexpr (J == 0 || J == 3) {
+    const F32x16 table =
+        kSigned ? _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
+                : _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_permutexvar_ps(J == 0 ? n.codes : n.shifted, table);
+  } else {
+    constexpr int kExponent = 23 - 4 * kPlace;
+    constexpr float kBase = static_cast<float>(1 << kExponent) + (kSigned ? 8.0f : 0.0f);
+    const U32x16 placed = _mm512_ternarylogic_epi32(
+        J < 5 ? n.codes : n.shifted, _mm512_set1_epi32(15 << (4 * kPlace)),
+        _mm512_set1_epi32((127 + kExponent) << 23), 0xea);  // (a & b) | c
+    return _mm512_sub_ps(_mm512_castsi512_ps(placed), _mm512_set1_ps(kBase));
+  }
 }
 
 inline U32x16 round_bits_to_bf16(U32x16 u, F32x16 v) {  // see bf16_bits
-  const U32x16 rounded = _mm512_add_epi32(
-      _mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1)));
-  return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
+  const U32x16 rounded =
+      _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)),
+                       _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1)));
+  return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u,
+                              _mm512_set1_epi32(0x400000));
 }
 
 inline float sum_lanes(F32x16 v) {  // halves of 16, 8, 4, 2
@@ -99,9 +131,12 @@ inline float max_lanes(F32x16 v) {  // same halves; second operand where either 
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
-inline float fma1(float a, float b, float c) { return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c))); }
+inline float fma1(float a, float b, float c) {
+  return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+}
 inline float sqrt1(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// Forced inline: GCC drops calls of a function that does nothing but prefetch.
+inline __attribute__((always_inline)) void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // Sixteen rows of sixteen lanes → columns.
 inline void transpose(const U32x16 (&r)[16], U32x16 (&out)[16]) {
@@ -120,8 +155,10 @@ inline void transpose(const U32x16 (&r)[16], U32x16 (&out)[16]) {
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_shuffle_i32x4(u[i], u[4 + i], 0x88), b = _mm512_shuffle_i32x4(u[i], u[4 + i], 0xdd);
-    const __m512i c = _mm512_shuffle_i32x4(u[8 + i], u[12 + i], 0x88), d = _mm512_shuffle_i32x4(u[8 + i], u[12 + i], 0xdd);
+    const __m512i a = _mm512_shuffle_i32x4(u[i], u[4 + i], 0x88),
+                  b = _mm512_shuffle_i32x4(u[i], u[4 + i], 0xdd);
+    const __m512i c = _mm512_shuffle_i32x4(u[8 + i], u[12 + i], 0x88),
+                  d = _mm512_shuffle_i32x4(u[8 + i], u[12 + i], 0xdd);
     out[i] = _mm512_shuffle_i32x4(a, c, 0x88);
     out[8 + i] = _mm512_shuffle_i32x4(a, c, 0xdd);
     out[4 + i] = _mm512_shuffle_i32x4(b, d, 0x88);

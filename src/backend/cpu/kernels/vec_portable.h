@@ -1,5 +1,6 @@
-// Sixteen f32 lanes in plain C++. The compiler may use whatever vectors its target has: every operation is IEEE and
-// written out, so all targets give the same bits. Only for kernel translation units, inside their unnamed namespace.
+// Sixteen f32 lanes in plain C++. The compiler may use whatever vectors its target has: every
+// operation is IEEE and written out, so all targets give the same bits. Only for kernel translation
+// units, inside their unnamed namespace.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,6 @@ struct F32x16 {
 struct U32x16 {
   std::uint32_t at[16];
 };
-using Table16 = F32x16;
 
 template <class V, class F>
 inline V lanes(F f) {
@@ -23,24 +23,48 @@ inline V lanes(F f) {
   return v;
 }
 
-inline F32x16 zero() { return lanes<F32x16>([](int) { return 0.0f; }); }
-inline F32x16 set1(float x) { return lanes<F32x16>([=](int) { return x; }); }
-inline F32x16 load(const float* p) { F32x16 v; __builtin_memcpy(&v, p, sizeof(v)); return v; }
-inline F32x16 load_n(const float* p, std::size_t n) { F32x16 v{}; __builtin_memcpy(&v, p, n * sizeof(float)); return v; }
+inline F32x16 zero() {
+  return lanes<F32x16>([](int) { return 0.0f; });
+}
+inline F32x16 set1(float x) {
+  return lanes<F32x16>([=](int) { return x; });
+}
+inline F32x16 load(const float* p) {
+  F32x16 v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
+inline F32x16 load_n(const float* p, std::size_t n) {
+  F32x16 v{};
+  __builtin_memcpy(&v, p, n * sizeof(float));
+  return v;
+}
 inline void store(float* p, const F32x16& v) { __builtin_memcpy(p, &v, sizeof(v)); }
-inline void store_n(float* p, const F32x16& v, std::size_t n) { __builtin_memcpy(p, &v, n * sizeof(float)); }
+inline void store_n(float* p, const F32x16& v, std::size_t n) {
+  __builtin_memcpy(p, &v, n * sizeof(float));
+}
 
 inline float fma1(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline float sqrt1(float x) { return __builtin_sqrtf(x); }
-inline F32x16 add(const F32x16& a, const F32x16& b) { return lanes<F32x16>([&](int i) { return a.at[i] + b.at[i]; }); }
-inline F32x16 sub(const F32x16& a, const F32x16& b) { return lanes<F32x16>([&](int i) { return a.at[i] - b.at[i]; }); }
-inline F32x16 mul(const F32x16& a, const F32x16& b) { return lanes<F32x16>([&](int i) { return a.at[i] * b.at[i]; }); }
-inline F32x16 div(const F32x16& a, const F32x16& b) { return lanes<F32x16>([&](int i) { return a.at[i] / b.at[i]; }); }
+inline F32x16 add(const F32x16& a, const F32x16& b) {
+  return lanes<F32x16>([&](int i) { return a.at[i] + b.at[i]; });
+}
+inline F32x16 sub(const F32x16& a, const F32x16& b) {
+  return lanes<F32x16>([&](int i) { return a.at[i] - b.at[i]; });
+}
+inline F32x16 mul(const F32x16& a, const F32x16& b) {
+  return lanes<F32x16>([&](int i) { return a.at[i] * b.at[i]; });
+}
+inline F32x16 div(const F32x16& a, const F32x16& b) {
+  return lanes<F32x16>([&](int i) { return a.at[i] / b.at[i]; });
+}
 inline F32x16 fma(const F32x16& a, const F32x16& b, const F32x16& c) {
   return lanes<F32x16>([&](int i) { return fma1(a.at[i], b.at[i], c.at[i]); });
 }
 inline float max1(float a, float b) { return a > b ? a : b; }  // b where either is NaN
-inline F32x16 max(const F32x16& a, const F32x16& b) { return lanes<F32x16>([&](int i) { return max1(a.at[i], b.at[i]); }); }
+inline F32x16 max(const F32x16& a, const F32x16& b) {
+  return lanes<F32x16>([&](int i) { return max1(a.at[i], b.at[i]); });
+}
 inline F32x16 min(const F32x16& a, const F32x16& b) {
   return lanes<F32x16>([&](int i) { return a.at[i] < b.at[i] ? a.at[i] : b.at[i]; });
 }
@@ -48,21 +72,48 @@ inline F32x16 select_less(const F32x16& a, const F32x16& b, const F32x16& yes, c
   return lanes<F32x16>([&](int i) { return a.at[i] < b.at[i] ? yes.at[i] : no.at[i]; });
 }
 
-inline U32x16 bits(const F32x16& v) { U32x16 u; __builtin_memcpy(&u, &v, sizeof(u)); return u; }
-inline F32x16 from_bits(const U32x16& u) { F32x16 v; __builtin_memcpy(&v, &u, sizeof(v)); return v; }
-inline U32x16 set1_u(std::uint32_t x) { return lanes<U32x16>([=](int) { return x; }); }
-inline U32x16 load_u(const void* p) { U32x16 v; __builtin_memcpy(&v, p, sizeof(v)); return v; }
-inline U32x16 add_u(const U32x16& a, const U32x16& b) { return lanes<U32x16>([&](int i) { return a.at[i] + b.at[i]; }); }
-inline U32x16 sub_u(const U32x16& a, const U32x16& b) { return lanes<U32x16>([&](int i) { return a.at[i] - b.at[i]; }); }
-inline U32x16 and_u(const U32x16& a, const U32x16& b) { return lanes<U32x16>([&](int i) { return a.at[i] & b.at[i]; }); }
-inline U32x16 or_u(const U32x16& a, const U32x16& b) { return lanes<U32x16>([&](int i) { return a.at[i] | b.at[i]; }); }
+inline U32x16 bits(const F32x16& v) {
+  U32x16 u;
+  __builtin_memcpy(&u, &v, sizeof(u));
+  return u;
+}
+inline F32x16 from_bits(const U32x16& u) {
+  F32x16 v;
+  __builtin_memcpy(&v, &u, sizeof(v));
+  return v;
+}
+inline U32x16 set1_u(std::uint32_t x) {
+  return lanes<U32x16>([=](int) { return x; });
+}
+inline U32x16 load_u(const void* p) {
+  U32x16 v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
+inline U32x16 add_u(const U32x16& a, const U32x16& b) {
+  return lanes<U32x16>([&](int i) { return a.at[i] + b.at[i]; });
+}
+inline U32x16 sub_u(const U32x16& a, const U32x16& b) {
+  return lanes<U32x16>([&](int i) { return a.at[i] - b.at[i]; });
+}
+inline U32x16 and_u(const U32x16& a, const U32x16& b) {
+  return lanes<U32x16>([&](int i) { return a.at[i] & b.at[i]; });
+}
+inline U32x16 or_u(const U32x16& a, const U32x16& b) {
+  return lanes<U32x16>([&](int i) { return a.at[i] | b.at[i]; });
+}
 template <int N>
-inline U32x16 shift_left(const U32x16& a) { return lanes<U32x16>([&](int i) { return a.at[i] << N; }); }
+inline U32x16 shift_left(const U32x16& a) {
+  return lanes<U32x16>([&](int i) { return a.at[i] << N; });
+}
 template <int N>
-inline U32x16 shift_right(const U32x16& a) { return lanes<U32x16>([&](int i) { return a.at[i] >> N; }); }
+inline U32x16 shift_right(const U32x16& a) {
+  return lanes<U32x16>([&](int i) { return a.at[i] >> N; });
+}
 template <int N>
 inline U32x16 shift_right_signed(const U32x16& a) {
-  return lanes<U32x16>([&](int i) { return static_cast<std::uint32_t>(static_cast<std::int32_t>(a.at[i]) >> N); });
+  return lanes<U32x16>(
+      [&](int i) { return static_cast<std::uint32_t>(static_cast<std::int32_t>(a.at[i]) >> N); });
 }
 
 inline F32x16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
@@ -73,8 +124,10 @@ inline F32x16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
 inline F32x16 load_bf16(const std::uint16_t* p) { return load_bf16_n(p, 16); }
 inline F32x16 load_f16(const std::uint16_t* p) {
   return lanes<F32x16>([&](int i) {
-    const std::uint32_t h = p[i], sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 0x1fu, mantissa = h & 0x3ffu;
-    std::uint32_t u = exponent == 0x1f ? 0x7f800000u | mantissa << 13 : (exponent + 112u) << 23 | mantissa << 13;
+    const std::uint32_t h = p[i], sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 0x1fu,
+                        mantissa = h & 0x3ffu;
+    std::uint32_t u =
+        exponent == 0x1f ? 0x7f800000u | mantissa << 13 : (exponent + 112u) << 23 | mantissa << 13;
     if (exponent == 0) {
       const float tiny = static_cast<float>(mantissa) * 0x1p-24f;
       __builtin_memcpy(&u, &tiny, sizeof(u));
@@ -96,13 +149,14 @@ inline void store_u16_n(std::uint16_t* p, const U32x16& v, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) p[i] = static_cast<std::uint16_t>(v.at[i]);
 }
 
-// Values of the sixteen codes, signed or not.
-inline Table16 code_table(bool is_signed) {
-  return lanes<Table16>([=](int i) { return static_cast<float>(is_signed && i > 7 ? i - 16 : i); });
-}
-template <int J>
-inline F32x16 look_up_nibble(const Table16& table, const U32x16& codes) {
-  return lanes<F32x16>([&](int i) { return table.at[(codes.at[i] >> (4 * J)) & 15u]; });
+// Eight 4-bit codes a lane, the lowest k lowest; signed codes are stored + 8.
+using Nibbles = U32x16;
+inline Nibbles load_nibbles(const void* p) { return load_u(p); }
+template <bool kSigned, int J>
+inline F32x16 nibble(const Nibbles& n) {
+  return lanes<F32x16>([&](int i) {
+    return static_cast<float>(static_cast<int>((n.at[i] >> (4 * J)) & 15u) - (kSigned ? 8 : 0));
+  });
 }
 
 inline U32x16 round_bits_to_bf16(const U32x16& u, const F32x16& v) {  // see bf16_bits
@@ -125,7 +179,7 @@ inline float max_lanes(F32x16 v) {  // same halves; second operand where either 
   return v.at[0];
 }
 
-inline void prefetch(const void* p) { __builtin_prefetch(p); }
+inline __attribute__((always_inline)) void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // Sixteen rows of sixteen lanes → columns.
 inline void transpose(const U32x16 (&r)[16], U32x16 (&out)[16]) {

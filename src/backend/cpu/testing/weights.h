@@ -1,4 +1,5 @@
-// Test helpers: random stored weights of any codec, random activations, a device's result of a product.
+// Test helpers: random stored weights of any codec, random activations, a device's result of a
+// product.
 #pragma once
 
 #include <cstring>
@@ -23,11 +24,14 @@ inline std::vector<float> random_floats(std::size_t n, std::mt19937& rng, float 
   return x;
 }
 
-// Random bytes with small finite half floats wherever a type keeps some (halves are found by decoding: a row with a
-// value that is not finite or is large is drawn again).
+// Random bytes with small finite half floats wherever a type keeps some (halves are found by
+// decoding: a row with a value that is not finite or is large is drawn again).
 class StoredWeight {
  public:
-  StoredWeight(std::string_view type_name, std::uint32_t n_out, std::uint32_t n_in, std::mt19937& rng) {
+  StoredWeight(std::string_view type_name,
+               std::uint32_t n_out,
+               std::uint32_t n_in,
+               std::mt19937& rng) {
     m_.type = *codec::find_weight_type(type_name);
     m_.n_out = n_out;
     m_.n_in = n_in;
@@ -61,20 +65,25 @@ class StoredWeight {
     std::uniform_int_distribution<int> byte(0, 255);
     std::vector<float> values(info.block);
     for (std::size_t at = 0; at < codes_.size(); at += info.block_bytes) {
-      const codec::RowPlanes planes{codes_.data() + at, m_.planes.scales, m_.planes.biases, m_.planes.scale_type};
+      const codec::RowPlanes planes{codes_.data() + at, m_.planes.scales, m_.planes.biases,
+                                    m_.planes.scale_type};
       bool good = false;
       while (!good) {
-        for (std::size_t i = 0; i < info.block_bytes; ++i) codes_[at + i] = static_cast<std::byte>(byte(rng));
+        for (std::size_t i = 0; i < info.block_bytes; ++i)
+          codes_[at + i] = static_cast<std::byte>(byte(rng));
         codec::decode_row(m_.type, planes, info.block, values.data());
-        good = std::all_of(values.begin(), values.end(), [](float v) { return std::abs(v) < 1e4f; });
+        good =
+            std::all_of(values.begin(), values.end(), [](float v) { return std::abs(v) < 1e4f; });
       }
     }
   }
   void draw_dense(const codec::WeightTypeInfo& info, std::mt19937& rng) {
     const auto values = random_floats(codes_.size() / info.block_bytes, rng, 0.5f);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::uint16_t half = info.name == "f16" ? to_f16(values[i]).bits : to_bf16(values[i]).bits;
-      info.block_bytes == 4 ? std::memcpy(codes_.data() + 4 * i, &values[i], 4) : std::memcpy(codes_.data() + 2 * i, &half, 2);
+      const std::uint16_t half =
+          info.name == "f16" ? to_f16(values[i]).bits : to_bf16(values[i]).bits;
+      info.block_bytes == 4 ? std::memcpy(codes_.data() + 4 * i, &values[i], 4)
+                            : std::memcpy(codes_.data() + 2 * i, &half, 2);
     }
   }
 
@@ -85,10 +94,16 @@ class StoredWeight {
 inline std::unique_ptr<ops::Device> make(int n_threads = 2, Isa isa = Isa::automatic) {
   return *make_cpu_device({.n_threads = n_threads, .isa = isa});
 }
-inline std::unique_ptr<ops::Device> make_mirror() { return ref::make_ref_device(ref::RefMode::mirror); }
-inline std::unique_ptr<ops::Device> make_oracle() { return ref::make_ref_device(ref::RefMode::oracle); }
+inline std::unique_ptr<ops::Device> make_mirror() {
+  return ref::make_ref_device(ref::RefMode::mirror);
+}
+inline std::unique_ptr<ops::Device> make_oracle() {
+  return ref::make_ref_device(ref::RefMode::oracle);
+}
 
-inline std::vector<float> product(ops::Device& device, const ops::PackedMatrix& w, const std::vector<float>& x,
+inline std::vector<float> product(ops::Device& device,
+                                  const ops::PackedMatrix& w,
+                                  const std::vector<float>& x,
                                   const float* bias = nullptr) {
   const auto n_rows = static_cast<std::uint32_t>(x.size() / w.n_in());
   std::vector<float> out(std::size_t{n_rows} * w.n_out(), -1.0f);

@@ -9,13 +9,14 @@
 
 namespace kvasir::backend::ref {
 
-// oracle: `values` alone. mirror: dense weights in `values` (rounded unless exact), quantized ones as codes and scales.
+// oracle: `values` alone. mirror: dense weights in `values` (rounded unless exact), quantized ones
+// as codes and scales.
 struct RefMatrix final : ops::PackedMatrix {
   using PackedMatrix::PackedMatrix;
   std::size_t size_bytes() const noexcept override;
 
   bool exact_f32 = false;
-  std::uint32_t group = 0;            // 0: dense
+  std::uint32_t group = 0;  // 0: dense
   bool has_bias = false;
   std::vector<float> values;          // [n_out, n_in]
   std::vector<std::int16_t> codes;    // [n_out, n_in]
@@ -23,7 +24,9 @@ struct RefMatrix final : ops::PackedMatrix {
 };
 
 RefMode mode_of(const ops::Device& device) noexcept;
-inline const RefMatrix& matrix_of(const ops::PackedMatrix* m) noexcept { return static_cast<const RefMatrix&>(*m); }
+inline const RefMatrix& matrix_of(const ops::PackedMatrix* m) noexcept {
+  return static_cast<const RefMatrix&>(*m);
+}
 
 void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;
@@ -37,6 +40,11 @@ void scale(ops::Device&, const ops::ScaleArgs&) noexcept;
 void gather_rows(ops::Device&, const ops::GatherRowsArgs&) noexcept;
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
 
+void mirror_rms_norm(const ops::RmsNormArgs&) noexcept;
+void mirror_rope(const ops::RopeArgs&) noexcept;
+void mirror_act_mul(const ops::ActMulArgs&) noexcept;
+void mirror_scale(const ops::ScaleArgs&) noexcept;
+
 // One query's place in its row's keys: visible positions are [begin, end).
 struct VisibleKeys {
   const KvRowView* row = nullptr;
@@ -44,9 +52,17 @@ struct VisibleKeys {
   std::uint32_t end = 0;
 };
 // Element d of a key (or value) row of the cache, decoded.
-float kv_value(const KvLayerView& kv, const std::byte* plane, const KvRowView& row, std::uint32_t head,
-               std::uint32_t position, std::uint32_t d) noexcept;
-// Query head `head` of token `token` in backend/cpu's plan: tiles of 64 keys, bf16 operands when the cache is bf16.
-void mirror_attend(const ops::AttentionArgs& a, const VisibleKeys& keys, std::uint32_t token, std::uint32_t head);
+float kv_value(const KvLayerView& kv,
+               const std::byte* plane,
+               const KvRowView& row,
+               std::uint32_t head,
+               std::uint32_t position,
+               std::uint32_t d) noexcept;
+// Query head `head` of token `token` in backend/cpu's plan: tiles of 64 keys, bf16 operands when
+// the cache is bf16.
+void mirror_attend(const ops::AttentionArgs& a,
+                   const VisibleKeys& keys,
+                   std::uint32_t token,
+                   std::uint32_t head);
 
 }  // namespace kvasir::backend::ref
