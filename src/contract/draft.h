@@ -33,9 +33,9 @@ class DraftSource {
   // verified; none makes a plain step. An error drops the source, the row goes on plainly
   // (SPEC-32).
   virtual Status propose(const DraftAsk& ask, std::vector<TokenId>& drafts) = 0;
-  // Priming first, then the tokens that each round kept; whatever was proposed beyond them is
-  // dropped. hidden: the target's tapped rows of these tokens [n_tokens, width], empty for kinds
-  // without taps.
+  // Priming first, then the tokens that each round kept: together the row's committed tokens,
+  // without gaps; whatever was proposed beyond them is dropped. hidden: the target's tapped rows of
+  // these tokens [n_tokens, width], empty for kinds without taps.
   virtual Status accept(std::span<const TokenId> committed, std::span<const float> hidden) = 0;
   virtual void forget() noexcept = 0;
 };

@@ -27,6 +27,7 @@ struct NoiseProvider final : DraftProvider {
       if (random() % 50 == 0) return io_error("drafter broke");
       std::vector<TokenId> all = history;
       const std::size_t n_unseen = ask.position - history.size();
+      KVASIR_CHECK(n_unseen <= ask.feed.size()) << "the drafter was not told of a token";
       all.insert(all.end(), ask.feed.end() - static_cast<std::ptrdiff_t>(n_unseen), ask.feed.end());
       for (std::uint32_t i = 0; i < random() % (ask.n_max + 1); ++i) {
         const std::vector<float> logits = naive_logits(all);

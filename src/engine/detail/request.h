@@ -63,6 +63,7 @@ struct Request {
 
   std::vector<TokenId> drafts;      // proposed for this step
   std::vector<TokenId> draft_feed;  // what the source has not seen (SPEC-3)
+  std::size_t n_draft_told = 0;  // tokens of prompt + emitted that the source was given by accept
 
   Stats stats;
   Clock::Duration admitted_at{};
@@ -84,13 +85,14 @@ struct Request {
     is_pinning = false;
   }
   // The first cause stays.
-  void end_with(End cause) {
-    if (!end) end = std::move(cause);
+  template <class Cause>
+  void end_with(Cause cause) {
+    if (!end) end.emplace(std::move(cause));
   }
   // Even when it had ended and only its last token was being fed (EXE-20).
   void fail(std::string code, std::string message) {
     if (stage == Stage::completing) stage = Stage::active;
-    end = Failed{std::move(code), std::move(message), {}};
+    end.emplace(Failed{std::move(code), std::move(message), {}});
   }
   bool is_over() const noexcept { return end && stage != Stage::completing; }
 };

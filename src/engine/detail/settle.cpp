@@ -18,10 +18,13 @@ double milliseconds(Clock::Duration time) {
 // Tells the source what a decode round kept (SPEC-2) and what it has not seen yet (SPEC-3).
 void tell_draft(Request& request, const RowWork& work) {
   const std::size_t n_drafts = request.drafts.size();
-  const std::size_t n_before =
-      request.emitted.size() - work.n_delivered;  // the last of these was the pending token
   const std::span<const TokenId> emitted = request.emitted;
-  const Status told = request.draft->accept(emitted.subspan(n_before - 1, work.keep), {});
+  std::vector<TokenId>
+      committed;  // without gaps: a tail source has not been told of the prompt's last token
+  const std::uint64_t n_committed = request.prompt().size() + emitted.size() - 1;
+  for (; request.n_draft_told < n_committed; ++request.n_draft_told)
+    committed.push_back(request.token_at(request.n_draft_told));
+  const Status told = request.draft->accept(committed, {});
   if (!told) {
     log::warning("draft source dropped: " + told.error().what);
     request.draft.reset();
@@ -39,9 +42,8 @@ void tell_draft(Request& request, const RowWork& work) {
 void prime_draft(Request& request) {
   const std::span<const TokenId> prompt = request.prompt();
   const bool is_tail = request.options.draft->priming() == DraftPriming::tail;
-  if (const Status told =
-          request.draft->accept(is_tail ? prompt.first(prompt.size() - 1) : prompt, {});
-      !told) {
+  request.n_draft_told = prompt.size() - (is_tail ? 1 : 0);
+  if (const Status told = request.draft->accept(prompt.first(request.n_draft_told), {}); !told) {
     log::warning("draft source dropped: " + told.error().what);
     request.draft.reset();
     return;

@@ -190,9 +190,10 @@ Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
     if (request.constraint) {
       KVASIR_TRY(mask.words, request.constraint->mask());
     }
-    KVASIR_TRY(Sampled sampled,
-               request.session.sample(logits.row(first + i), request.emitted.size() + i,
-                                      mask.words.empty() ? nullptr : &mask));
+    Result<Sampled> drawn = request.session.sample(
+        logits.row(first + i), request.emitted.size() + i, mask.words.empty() ? nullptr : &mask);
+    if (!drawn) return std::move(drawn).error();
+    Sampled& sampled = *drawn;
     const bool is_eos = std::find(eos_ids.begin(), eos_ids.end(), sampled.token) != eos_ids.end();
     bool grammar_done = false;
     if (request.constraint && !is_eos) {
