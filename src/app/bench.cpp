@@ -23,7 +23,9 @@ int run(const Flags& flags) {
   options.open.progress = make_progress_bar();
   const auto result = bench::run(options);
   if (!result) return report(result.error());
-  std::fputs(flags.as_json ? (json::write(bench::to_json(*result)) + "\n").c_str() : bench::to_table(*result).c_str(), stdout);
+  std::fputs(flags.as_json ? (json::write(bench::to_json(*result)) + "\n").c_str()
+                           : bench::to_table(*result).c_str(),
+             stdout);
   return 0;
 }
 
@@ -31,11 +33,18 @@ int run(const Flags& flags) {
 
 void add_bench(CLI::App& app, Action& action) {
   auto flags = std::make_shared<Flags>();  // shared with the parsed command's action
-  CLI::App* verb = app.add_subcommand("bench", "Prefill and decode speed beside this machine's measured limits");
+  CLI::App* verb =
+      app.add_subcommand("bench", "Prefill and decode speed beside this machine's measured limits");
   add_open_flags(*verb, flags->open);
-  verb->add_option("--prefill", flags->options.n_prefill, "Prompt tokens")->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  verb->add_option("--decode", flags->options.n_decode, "Tokens after the prompt")->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  verb->add_option("--runs", flags->options.n_runs, "Timed runs after one warm-up")->capture_default_str()->check(CLI::Range(1, 1000));
+  verb->add_option("--prefill", flags->options.n_prefill, "Prompt tokens")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--decode", flags->options.n_decode, "Tokens after the prompt")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--runs", flags->options.n_runs, "Timed runs after one warm-up")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   verb->add_flag("--json", flags->as_json, "One JSON object on standard output");
   verb->footer("Example:\n  kvasir bench model.gguf --prefill 512 --decode 64 --threads 2");
   verb->callback([flags, &action] { action = [flags] { return run(*flags); }; });

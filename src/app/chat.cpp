@@ -42,8 +42,10 @@ class Chat {
       if (n_tokens + std::min(reserve, context / 2) <= context) return {};
       if (request_.messages.end() - first_turn() < 3) return {};
       request_.messages.erase(first_turn(), first_turn() + 2);
-      std::printf("[the oldest question and answer no longer fit the context of %llu tokens and were dropped]\n",
-                  static_cast<unsigned long long>(context));
+      std::printf(
+          "[the oldest question and answer no longer fit the context of %llu tokens and were "
+          "dropped]\n",
+          static_cast<unsigned long long>(context));
     }
   }
 
@@ -63,7 +65,8 @@ class Chat {
  private:
   json::Array::iterator first_turn() {
     const auto begin = request_.messages.begin();
-    const bool has_system = begin != request_.messages.end() && begin->string_or("role", "") == "system";
+    const bool has_system =
+        begin != request_.messages.end() && begin->string_or("role", "") == "system";
     return has_system ? begin + 1 : begin;
   }
 
@@ -73,11 +76,14 @@ class Chat {
 
 void print_speed(const Generated& g) {
   const double prefill_tokens = static_cast<double>(g.prompt_tokens - g.cached_tokens);
-  std::fprintf(stderr, "\n[%llu prompt tokens, %llu from the cache, %.0f tok/s; %llu generated, %.1f tok/s]\n",
-               static_cast<unsigned long long>(g.prompt_tokens), static_cast<unsigned long long>(g.cached_tokens),
-               g.prefill_ms > 0 ? prefill_tokens / g.prefill_ms * 1e3 : 0.0,
-               static_cast<unsigned long long>(g.generated_tokens),
-               g.decode_ms > 0 ? static_cast<double>(g.generated_tokens) / g.decode_ms * 1e3 : 0.0);
+  std::fprintf(
+      stderr,
+      "\n[%llu prompt tokens, %llu from the cache, %.0f tok/s; %llu generated, %.1f tok/s]\n",
+      static_cast<unsigned long long>(g.prompt_tokens),
+      static_cast<unsigned long long>(g.cached_tokens),
+      g.prefill_ms > 0 ? prefill_tokens / g.prefill_ms * 1e3 : 0.0,
+      static_cast<unsigned long long>(g.generated_tokens),
+      g.decode_ms > 0 ? static_cast<double>(g.generated_tokens) / g.decode_ms * 1e3 : 0.0);
 }
 
 Status take_turn(Chat& chat, const std::string& question, const std::atomic<bool>& interrupted) {
@@ -111,9 +117,12 @@ int run(const Flags& flags) {
   auto engine = Engine::open(*options);
   if (!engine) return report(engine.error());
   const ModelSummary& model = (*engine)->summary();
-  if (!model.has_chat_template) return report(unsupported("this model has no chat template; use kvasir generate --raw"));
-  std::fprintf(stderr, "%s · %s · context %u · /new starts over, /quit or Ctrl-D leaves, Ctrl-C stops an answer\n",
-               model.name.c_str(), model.backend.c_str(), model.context_length);
+  if (!model.has_chat_template)
+    return report(unsupported("this model has no chat template; use kvasir generate --raw"));
+  std::fprintf(
+      stderr,
+      "%s · %s · context %u · /new starts over, /quit or Ctrl-D leaves, Ctrl-C stops an answer\n",
+      model.name.c_str(), model.backend.c_str(), model.context_length);
 
   Chat chat(**engine, flags);
   const auto& interrupted = catch_interrupts();
@@ -144,7 +153,9 @@ void add_chat(CLI::App& app, Action& action) {
   add_sampling_flags(*verb, flags->sampling);
   verb->add_option("--system", flags->system, "System message");
   verb->add_option("-n,--max-tokens", flags->max_tokens, "Most tokens of one answer");
-  verb->footer("Examples:\n  kvasir chat model.gguf\n  echo 'Name three rivers.' | kvasir chat model.gguf --temp 0");
+  verb->footer(
+      "Examples:\n  kvasir chat model.gguf\n  echo 'Name three rivers.' | kvasir chat model.gguf "
+      "--temp 0");
   verb->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

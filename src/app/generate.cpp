@@ -37,7 +37,8 @@ GenerateRequest make_request(const Flags& flags, const Engine& engine) {
     request.prompt = prompt;
     return request;
   }
-  if (!flags.system.empty()) request.messages.push_back(json::Object{{"role", "system"}, {"content", flags.system}});
+  if (!flags.system.empty())
+    request.messages.push_back(json::Object{{"role", "system"}, {"content", flags.system}});
   request.messages.push_back(json::Object{{"role", "user"}, {"content", prompt}});
   return request;
 }
@@ -47,14 +48,20 @@ json::Value to_json(const Generated& generated, const ModelSummary& model) {
   for (const Choice& c : generated.choices) {
     json::Array tokens;
     for (const TokenId t : c.tokens) tokens.push_back(t);
-    json::Object choice{{"text", c.text}, {"tokens", tokens}, {"finish_reason", c.finish_reason},
+    json::Object choice{{"text", c.text},
+                        {"tokens", tokens},
+                        {"finish_reason", c.finish_reason},
                         {"seed", std::to_string(c.seed)}};
     if (!c.error.empty()) choice["error"] = c.error;
     choices.push_back(std::move(choice));
   }
-  return json::Object{{"model", model.name}, {"choices", std::move(choices)}, {"prompt_tokens", generated.prompt_tokens},
-                      {"cached_tokens", generated.cached_tokens}, {"generated_tokens", generated.generated_tokens},
-                      {"prefill_ms", generated.prefill_ms}, {"decode_ms", generated.decode_ms}};
+  return json::Object{{"model", model.name},
+                      {"choices", std::move(choices)},
+                      {"prompt_tokens", generated.prompt_tokens},
+                      {"cached_tokens", generated.cached_tokens},
+                      {"generated_tokens", generated.generated_tokens},
+                      {"prefill_ms", generated.prefill_ms},
+                      {"decode_ms", generated.decode_ms}};
 }
 
 int exit_code(const Generated& generated) {
@@ -106,12 +113,14 @@ void add_generate(CLI::App& app, Action& action) {
   verb->add_option("-p,--prompt", flags->prompt, "The prompt; - reads standard input")->required();
   verb->add_option("--system", flags->system, "System message");
   verb->add_option("-n,--max-tokens,--n-predict", flags->max_tokens, "Most tokens to generate");
-  verb->add_option("--choices", flags->n, "Answers that share the prompt")->check(CLI::Range(1, 64));
+  verb->add_option("--choices", flags->n, "Answers that share the prompt")
+      ->check(CLI::Range(1, 64));
   verb->add_option("--stop", flags->stops, "Stop string; may be given again");
   verb->add_flag("--raw", flags->raw, "No chat template: continue the text");
   verb->add_flag("--json", flags->as_json, "One JSON object on standard output");
-  verb->footer("Examples:\n  kvasir generate model.gguf -p 'Why is the sky blue?' -n 100 --temp 0\n"
-               "  cat report.txt | kvasir generate ./Qwen3-0.6B --prompt - --system 'Summarise.' --json");
+  verb->footer(
+      "Examples:\n  kvasir generate model.gguf -p 'Why is the sky blue?' -n 100 --temp 0\n"
+      "  cat report.txt | kvasir generate ./Qwen3-0.6B --prompt - --system 'Summarise.' --json");
   verb->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -17,8 +17,9 @@ int run(const Flags& flags) {
   const auto files = formats::ModelFiles::open(flags.model);
   if (!files) return report(files.error());
   const auto description = formats::describe(*files);
-  const std::string text = flags.as_json ? json::write(formats::description_json(description, flags.with_tensors)) + "\n"
-                                         : formats::description_text(description, flags.with_tensors);
+  const std::string text =
+      flags.as_json ? json::write(formats::description_json(description, flags.with_tensors)) + "\n"
+                    : formats::description_text(description, flags.with_tensors);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

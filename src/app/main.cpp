@@ -1,4 +1,5 @@
-// kvasir: the command line. Flags are strict: an unknown one ends with exit code 2 and the nearest name.
+// kvasir: the command line. Flags are strict: an unknown one ends with exit code 2 and the nearest
+// name.
 #include <cstdio>
 #include <exception>
 
@@ -10,7 +11,8 @@ namespace {
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::fprintf(stderr, "error: %s\n", error.what());
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error)) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) ||
+      dynamic_cast<const CLI::RequiredError*>(&error)) {
     const auto chosen = app.get_subcommands();
     for (const auto& typed : (chosen.empty() ? &app : chosen.back())->remaining()) {
       const std::string near = kvasir::app::nearest_name(app, typed);

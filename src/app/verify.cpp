@@ -29,12 +29,17 @@ struct GoldenFlags {
 
 void add_goldens(CLI::App& verify_verb, Action& action) {
   auto flags = std::make_shared<GoldenFlags>();  // shared with the parsed command's action
-  CLI::App* verb = verify_verb.add_subcommand("goldens", "Logits and greedy tokens against reference checkpoints");
-  verb->add_option("dir", flags->options.folder, "Folder with one sub-folder a checkpoint")->required();
+  CLI::App* verb = verify_verb.add_subcommand(
+      "goldens", "Logits and greedy tokens against reference checkpoints");
+  verb->add_option("dir", flags->options.folder, "Folder with one sub-folder a checkpoint")
+      ->required();
   verb->add_option("--only", flags->options.only, "Names, comma separated")->delimiter(',');
-  verb->add_option("--backend", flags->backend, "ref or cpu (cpu is compared with ref:mirror)")->capture_default_str();
-  verb->add_option("--isa", flags->options.isa, "cpu: auto, portable or avx512")->capture_default_str();
-  verb->add_option("-t,--threads", flags->options.n_threads, "Threads of the cpu backend; 0: every core");
+  verb->add_option("--backend", flags->backend, "ref or cpu (cpu is compared with ref:mirror)")
+      ->capture_default_str();
+  verb->add_option("--isa", flags->options.isa, "cpu: auto, portable or avx512")
+      ->capture_default_str();
+  verb->add_option("-t,--threads", flags->options.n_threads,
+                   "Threads of the cpu backend; 0: every core");
   verb->footer("Example:\n  kvasir verify goldens goldens/ --only llama,qwen3 --backend cpu");
   verb->callback([flags, &action] {
     action = [flags] {
@@ -51,7 +56,12 @@ struct TextFlags {
 };
 
 template <class Verify>
-void add_text_check(CLI::App& verify_verb, Action& action, const char* name, const char* help, const char* cases, Verify check) {
+void add_text_check(CLI::App& verify_verb,
+                    Action& action,
+                    const char* name,
+                    const char* help,
+                    const char* cases,
+                    Verify check) {
   auto flags = std::make_shared<TextFlags>();  // shared with the parsed command's action
   CLI::App* verb = verify_verb.add_subcommand(name, help);
   verb->add_option("data", flags->data, "Folder of what is checked")->required();
@@ -60,20 +70,24 @@ void add_text_check(CLI::App& verify_verb, Action& action, const char* name, con
 }
 
 int check_tokenizers(const TextFlags& flags) {
-  const auto summary = text::verify_tokenizers(flags.data, flags.cases, [](std::string_view line) { print_line(std::string(line)); });
+  const auto summary = text::verify_tokenizers(
+      flags.data, flags.cases, [](std::string_view line) { print_line(std::string(line)); });
   if (!summary) return report(summary.error());
   std::printf("%zu cases, %zu differ\n", summary->n_cases, summary->n_differ);
   return summary->n_differ == 0 && summary->n_cases > 0 ? 0 : kExitFailure;
 }
 
 int check_templates(const TextFlags& flags) {
-  const auto summary = text::verify_templates(flags.data, flags.cases, [](const text::VerifyDifference& d) {
-    print_line("DIFFER " + d.template_name + " / " + d.conversation + ": " + d.what);
-  });
+  const auto summary =
+      text::verify_templates(flags.data, flags.cases, [](const text::VerifyDifference& d) {
+        print_line("DIFFER " + d.template_name + " / " + d.conversation + ": " + d.what);
+      });
   if (!summary) return report(summary.error());
-  std::printf("%zu templates: %zu of %zu renderings equal, %zu of %zu error cases are errors, %zu of %zu raised messages carried\n",
-              summary->n_templates, summary->n_equal, summary->n_texts, summary->n_failed, summary->n_errors,
-              summary->n_carried, summary->n_raised);
+  std::printf(
+      "%zu templates: %zu of %zu renderings equal, %zu of %zu error cases are errors, %zu of %zu "
+      "raised messages carried\n",
+      summary->n_templates, summary->n_equal, summary->n_texts, summary->n_failed,
+      summary->n_errors, summary->n_carried, summary->n_raised);
   return summary->all_good() && summary->n_texts > 0 ? 0 : kExitFailure;
 }
 
@@ -84,9 +98,12 @@ struct SameBitsFlags {
 
 void add_same_bits(CLI::App& verify_verb, Action& action) {
   auto flags = std::make_shared<SameBitsFlags>();  // shared with the parsed command's action
-  CLI::App* verb = verify_verb.add_subcommand("same-bits", "Tokens and logprobs equal bit for bit, whatever happens around a request");
+  CLI::App* verb = verify_verb.add_subcommand(
+      "same-bits", "Tokens and logprobs equal bit for bit, whatever happens around a request");
   add_open_flags(*verb, flags->open);
-  verb->add_option("-n,--max-tokens", flags->options.n_generate, "Tokens generated a prompt")->capture_default_str()->check(CLI::Range(2, 4096));
+  verb->add_option("-n,--max-tokens", flags->options.n_generate, "Tokens generated a prompt")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 4096));
   verb->footer("Example:\n  kvasir verify same-bits model.gguf");
   verb->callback([flags, &action] {
     action = [flags] {
@@ -102,11 +119,15 @@ void add_same_bits(CLI::App& verify_verb, Action& action) {
 }  // namespace
 
 void add_verify(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("verify", "Check this build and this machine; exit code 0 only if all is equal");
+  CLI::App* verb = app.add_subcommand(
+      "verify", "Check this build and this machine; exit code 0 only if all is equal");
   verb->require_subcommand(1);
   add_goldens(*verb, action);
-  add_text_check(*verb, action, "tokenizers", "Token ids and decoded text against reference cases", "Folder of NAME.json(.xz)", check_tokenizers);
-  add_text_check(*verb, action, "templates", "Chat template renderings against reference renderings", "JSON file (.json or .json.xz)", check_templates);
+  add_text_check(*verb, action, "tokenizers", "Token ids and decoded text against reference cases",
+                 "Folder of NAME.json(.xz)", check_tokenizers);
+  add_text_check(*verb, action, "templates",
+                 "Chat template renderings against reference renderings",
+                 "JSON file (.json or .json.xz)", check_templates);
   add_same_bits(*verb, action);
 }
 

@@ -14,9 +14,11 @@ namespace kvasir {
 namespace {
 
 TEST(Philox, GivesTheKnownAnswers) {
-  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
+            (PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const std::uint32_t f = 0xffffffff;
-  EXPECT_EQ(philox4x32({f, f, f, f}, {f, f}), (PhiloxWords{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({f, f, f, f}, {f, f}),
+            (PhiloxWords{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
 TEST(Half, EveryFloat16SurvivesTheRoundTrip) {
@@ -28,11 +30,11 @@ TEST(Half, EveryFloat16SurvivesTheRoundTrip) {
 }
 
 TEST(Half, Float16RoundsHalfToEven) {
-  EXPECT_EQ(to_f16(1.0f + 0x1p-11f).bits, 0x3c00);          // tie, down to even
-  EXPECT_EQ(to_f16(1.0f + 3 * 0x1p-11f).bits, 0x3c02);      // tie, up to even
+  EXPECT_EQ(to_f16(1.0f + 0x1p-11f).bits, 0x3c00);      // tie, down to even
+  EXPECT_EQ(to_f16(1.0f + 3 * 0x1p-11f).bits, 0x3c02);  // tie, up to even
   EXPECT_EQ(to_f16(65519.996f).bits, 0x7bff);
   EXPECT_EQ(to_f16(65520.0f).bits, 0x7c00);
-  EXPECT_EQ(to_f16(0x1p-25f).bits, 0);                      // tie with zero
+  EXPECT_EQ(to_f16(0x1p-25f).bits, 0);  // tie with zero
   EXPECT_EQ(to_f16(std::nextafter(0x1p-25f, 1.0f)).bits, 1);
 }
 
@@ -43,10 +45,11 @@ TEST(Half, Bfloat16RoundsHalfToEven) {
 }
 
 TEST(Utf8, ReplacesEachMaximalSubpartOnce) {
-  EXPECT_EQ(repair_utf8("a\xF0\x9F\x98z"), "a\xEF\xBF\xBDz");                   // cut emoji: one
-  EXPECT_EQ(repair_utf8("\xE0\x80\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // overlong: three
+  EXPECT_EQ(repair_utf8("a\xF0\x9F\x98z"), "a\xEF\xBF\xBDz");  // cut emoji: one
+  EXPECT_EQ(repair_utf8("\xE0\x80\x80"),
+            "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // overlong: three
   EXPECT_TRUE(decode_utf8("\xE2\x82").truncated);
-  EXPECT_FALSE(is_valid_utf8("\xED\xA0\x80"));                                // surrogate
+  EXPECT_FALSE(is_valid_utf8("\xED\xA0\x80"));  // surrogate
 }
 
 TEST(ThreadPool, RunsEveryPartExactlyOnceARegion) {

@@ -1,5 +1,6 @@
-// KVASIR_CHECK(cond) << "…": aborts with place and message when a program invariant is broken. Always on. Never
-// reachable from user input (that is what Result is for). KVASIR_DCHECK: debug builds only, for inner loops.
+// KVASIR_CHECK(cond) << "…": aborts with place and message when a program invariant is broken.
+// Always on. Never reachable from user input (that is what Result is for). KVASIR_DCHECK: debug
+// builds only, for inner loops.
 #pragma once
 
 #include <sstream>

@@ -14,7 +14,9 @@ class Clock {
 
 class SteadyClock final : public Clock {
  public:
-  Duration now() const noexcept override { return std::chrono::steady_clock::now().time_since_epoch(); }
+  Duration now() const noexcept override {
+    return std::chrono::steady_clock::now().time_since_epoch();
+  }
 };
 
 class ManualClock final : public Clock {  // tests

@@ -9,7 +9,8 @@
 
 namespace kvasir {
 
-// The file's bytes; decompressed when the name ends in ".xz". More than max_bytes (after decompression) is an error.
+// The file's bytes; decompressed when the name ends in ".xz". More than max_bytes (after
+// decompression) is an error.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 }  // namespace kvasir

@@ -1,4 +1,5 @@
-// Scalar conversions between f32 and the 16-bit floats, round half to even. The truth every backend is tested against.
+// Scalar conversions between f32 and the 16-bit floats, round half to even. The truth every backend
+// is tested against.
 #pragma once
 
 #include <bit>
@@ -30,7 +31,8 @@ constexpr float to_f32(Float16 h) noexcept {
   const std::uint32_t exponent = (h.bits >> 10) & 0x1fu;
   const std::uint32_t mantissa = h.bits & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
 }
@@ -41,9 +43,11 @@ constexpr Float16 to_f16(float x) noexcept {
   const std::uint32_t magnitude = u & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
   if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // ≥ 65520 → ∞
-  if (magnitude < 0x38800000u) {  // subnormal in f16: adding 0.5 aligns the mantissa, the FPU rounds
+  if (magnitude <
+      0x38800000u) {  // subnormal in f16: adding 0.5 aligns the mantissa, the FPU rounds
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u))};
+    return {
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u))};
   }
   const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};

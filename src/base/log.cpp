@@ -1,16 +1,17 @@
 #include "base/log.h"
 
-#include <memory>
-
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include <memory>
 
 namespace kvasir::log {
 namespace {
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made = std::make_shared<spdlog::logger>("kvasir", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>(
+        "kvasir", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("%H:%M:%S %^%l%$ %v");
     return made;
   }();
@@ -20,8 +21,9 @@ spdlog::logger& logger() {
 }  // namespace
 
 void set_level(Level level) {
-  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                   spdlog::level::err, spdlog::level::off};
+  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                   spdlog::level::warn, spdlog::level::err,
+                                                   spdlog::level::off};
   logger().set_level(kLevels[static_cast<int>(level)]);
 }
 

@@ -1,4 +1,5 @@
-// Progress of long work (load, repack, prefill), reported to whoever shows it. Called on the thread that does the work.
+// Progress of long work (load, repack, prefill), reported to whoever shows it. Called on the thread
+// that does the work.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,9 @@
 namespace kvasir {
 
 struct Progress {
-  std::string_view stage;    // "repacking weights"
+  std::string_view stage;  // "repacking weights"
   std::uint64_t done = 0;
-  std::uint64_t total = 0;   // same unit as done; bytes or tokens
+  std::uint64_t total = 0;  // same unit as done; bytes or tokens
 };
 
 using ProgressSink = std::function<void(const Progress&)>;  // empty = nobody looks

@@ -1,5 +1,6 @@
-// Result<T>: a value or an Error; the API is a subset of std::expected. Everything that can fail in a correct
-// program returns one; bugs are KVASIR_CHECKs (check.h). Values only, no thread rule. nvcc-compatible C++20.
+// Result<T>: a value or an Error; the API is a subset of std::expected. Everything that can fail in
+// a correct program returns one; bugs are KVASIR_CHECKs (check.h). Values only, no thread rule.
+// nvcc-compatible C++20.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +40,7 @@ class [[nodiscard]] Result {
 
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
-  Result()
-    requires std::is_same_v<T, Unit>
-      : state_(std::in_place_index<0>) {}
+  Result() requires std::is_same_v<T, Unit> : state_(std::in_place_index<0>) {}
 
   explicit operator bool() const noexcept { return state_.index() == 0; }
   bool has_value() const noexcept { return state_.index() == 0; }
@@ -66,9 +65,9 @@ using Status = Result<Unit>;
 
 #define KVASIR_CAT_IMPL(a, b) a##b
 #define KVASIR_CAT(a, b) KVASIR_CAT_IMPL(a, b)
-#define KVASIR_TRY_IMPL(tmp, decl, expr)      \
-  auto tmp = (expr);                          \
-  if (!tmp) return std::move(tmp).error();    \
+#define KVASIR_TRY_IMPL(tmp, decl, expr)   \
+  auto tmp = (expr);                       \
+  if (!tmp) return std::move(tmp).error(); \
   decl = *std::move(tmp)
 // KVASIR_TRY(auto x, f()): x = *f(), or return its error. One a line.
 #define KVASIR_TRY(decl, expr) KVASIR_TRY_IMPL(KVASIR_CAT(kvasir_try_, __LINE__), decl, expr)

@@ -118,7 +118,9 @@ int count_physical_cores(const cpu_set_t& allowed) {
 int cgroup_cpu_limit() {
   std::string quota;
   double period = 0;
-  if (!(std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  if (!(std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period) || quota == "max" ||
+      period <= 0)
+    return 1 << 20;
   return std::max(1, static_cast<int>(std::floor(std::strtod(quota.c_str(), nullptr) / period)));
 }
 

@@ -1,6 +1,7 @@
-// A fork-join pool with low-latency barriers: run(f) calls f(part) for part 0..n_threads-1, part 0 on the caller.
-// Workers spin briefly between regions, then sleep. Every thread has round-to-nearest with denormals flushed
-// (numerics contract). One owner calls run(); not re-entrant.
+// A fork-join pool with low-latency barriers: run(f) calls f(part) for part 0..n_threads-1, part 0
+// on the caller. Workers spin briefly between regions, then sleep. Every thread has
+// round-to-nearest with denormals flushed (numerics contract). One owner calls run(); not
+// re-entrant.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ class ThreadPool {
 
   template <class F>
   void run(F&& f) {
-    run_erased([](void* context, int part) { (*static_cast<std::remove_reference_t<F>*>(context))(part); },
-               const_cast<void*>(static_cast<const void*>(&f)));
+    run_erased(
+        [](void* context, int part) { (*static_cast<std::remove_reference_t<F>*>(context))(part); },
+        const_cast<void*>(static_cast<const void*>(&f)));
   }
 
  private:
@@ -32,7 +34,8 @@ class ThreadPool {
   std::unique_ptr<Shared> shared_;
 };
 
-// Sets round-to-nearest, flush-to-zero and denormals-are-zero on this thread; restores on destruction.
+// Sets round-to-nearest, flush-to-zero and denormals-are-zero on this thread; restores on
+// destruction.
 class FloatModeScope {
  public:
   FloatModeScope() noexcept;

@@ -4,8 +4,8 @@ namespace kvasir {
 namespace {
 
 struct Lead {
-  std::size_t n_bytes;     // of the whole sequence; 0 = not a lead byte
-  unsigned char lo, hi;    // allowed range of the second byte
+  std::size_t n_bytes;   // of the whole sequence; 0 = not a lead byte
+  unsigned char lo, hi;  // allowed range of the second byte
   char32_t bits;
 };
 

@@ -1,6 +1,7 @@
-// Weight formats: how rows of a weight matrix are stored. A codec is one header here and one line in list.h; this door
-// says what a codec offers. A quantized codec splits a block into integer codes and, per group of kGroup elements,
-// an f32 scale and bias: value = fma(code, scale, bias) (no bias: code * scale). That split is all a backend needs.
+// Weight formats: how rows of a weight matrix are stored. A codec is one header here and one line
+// in list.h; this door says what a codec offers. A quantized codec splits a block into integer
+// codes and, per group of kGroup elements, an f32 scale and bias: value = fma(code, scale, bias)
+// (no bias: code * scale). That split is all a backend needs.
 #pragma once
 
 #include <cmath>
@@ -11,9 +12,14 @@
 
 namespace kvasir::codec {
 
-enum class ScaleType : std::uint8_t { f32, f16, bf16 };  // stored type of separate scale and bias planes
+enum class ScaleType : std::uint8_t {
+  f32,
+  f16,
+  bf16
+};  // stored type of separate scale and bias planes
 
-// One row of a weight matrix. Block formats use `codes` alone; planar ones (MLX affine) have scales and biases apart.
+// One row of a weight matrix. Block formats use `codes` alone; planar ones (MLX affine) have scales
+// and biases apart.
 struct RowPlanes {
   const std::byte* codes = nullptr;
   const std::byte* scales = nullptr;
@@ -36,23 +42,26 @@ concept WeightCodec = requires {
 
 // F32, F16, BF16: `decode` gives kBlock (= 1) values exactly.
 template <class C>
-concept DenseCodec = WeightCodec<C> && !C::kQuantized && requires(const std::byte* block, float* out) {
-  { C::decode(block, out) } noexcept;
+concept DenseCodec =
+    WeightCodec<C> && !C::kQuantized && requires(const std::byte* block, float* out) {
+  { C::decode(block, out) }
+  noexcept;
 };
 
 // kGroup  elements sharing a scale (16, 32, 64 or 128; divides kBlock)
 // kBits   bits that hold a code (2..8);  kSigned: codes are two's complement, and kHasBias is false
-// unpack  block b of a row → codes[kBlock], scales[kBlock/kGroup], biases[kBlock/kGroup] (biases untouched if !kHasBias)
+// unpack  block b of a row → codes[kBlock], scales[kBlock/kGroup], biases[kBlock/kGroup] (biases
+// untouched if !kHasBias)
 template <class C>
-concept QuantizedCodec =
-    WeightCodec<C> && C::kQuantized &&
-    requires(const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* biases) {
-      { C::kGroup } -> std::convertible_to<std::size_t>;
-      { C::kBits } -> std::convertible_to<int>;
-      { C::kSigned } -> std::convertible_to<bool>;
-      { C::kHasBias } -> std::convertible_to<bool>;
-      { C::unpack(row, b, codes, scales, biases) } noexcept;
-    };
+concept QuantizedCodec = WeightCodec<C> && C::kQuantized && requires(
+    const RowPlanes& row, std::size_t b, std::int16_t* codes, float* scales, float* biases) {
+  { C::kGroup } -> std::convertible_to<std::size_t>;
+  { C::kBits } -> std::convertible_to<int>;
+  { C::kSigned } -> std::convertible_to<bool>;
+  { C::kHasBias } -> std::convertible_to<bool>;
+  { C::unpack(row, b, codes, scales, biases) }
+  noexcept;
+};
 
 // The value of one code; the definition every backend's decoding is tested against.
 inline float dequantize(std::int16_t code, float scale, float bias) noexcept {

@@ -1,4 +1,5 @@
-// WeightMatrix: a view of a stored weight [n_out, n_in] in a file's own bytes (mmapped), any codec. Input of repacking.
+// WeightMatrix: a view of a stored weight [n_out, n_in] in a file's own bytes (mmapped), any codec.
+// Input of repacking.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +12,10 @@ namespace kvasir::codec {
 struct WeightMatrix {
   WeightType type;
   std::uint32_t n_out = 0;
-  std::uint32_t n_in = 0;               // a multiple of the type's block
-  RowPlanes planes;                     // of row 0
-  std::size_t codes_stride = 0;         // bytes from one row to the next
-  std::size_t scales_stride = 0;        // same for scales and biases (planar types)
+  std::uint32_t n_in = 0;         // a multiple of the type's block
+  RowPlanes planes;               // of row 0
+  std::size_t codes_stride = 0;   // bytes from one row to the next
+  std::size_t scales_stride = 0;  // same for scales and biases (planar types)
 
   RowPlanes row(std::size_t r) const noexcept {
     RowPlanes p = planes;

@@ -19,7 +19,11 @@ void decode_dense(const RowPlanes& row, std::size_t n, float* out) noexcept {
 }
 
 template <QuantizedCodec C>
-void unpack_blocks(const RowPlanes& row, std::size_t n, std::int16_t* codes, float* scales, float* biases) noexcept {
+void unpack_blocks(const RowPlanes& row,
+                   std::size_t n,
+                   std::int16_t* codes,
+                   float* scales,
+                   float* biases) noexcept {
   constexpr std::size_t kGroups = C::kBlock / C::kGroup;
   for (std::size_t b = 0; b < n / C::kBlock; ++b) {
     C::unpack(row, b, codes + b * C::kBlock, scales + b * kGroups, biases + b * kGroups);
@@ -44,7 +48,9 @@ void decode_quantized(const RowPlanes& row, std::size_t n, float* out) noexcept 
 
 template <class C>
 constexpr Entry entry_of() {
-  Entry e{{C::kName, C::kBlock, C::kBlockBytes, C::kGgufType, C::kQuantized, 0, 0, false, false}, nullptr, nullptr};
+  Entry e{{C::kName, C::kBlock, C::kBlockBytes, C::kGgufType, C::kQuantized, 0, 0, false, false},
+          nullptr,
+          nullptr};
   if constexpr (C::kQuantized) {
     e.info.group = C::kGroup;
     e.info.bits = C::kBits;
@@ -79,7 +85,8 @@ std::optional<WeightType> find_weight_type(std::string_view name) noexcept {
 std::optional<WeightType> find_gguf_type(std::uint32_t ggml_type) noexcept {
   for (std::size_t i = 0; i < kEntries.size(); ++i) {
     const int type = kEntries[i].info.gguf_type;
-    if (type >= 0 && static_cast<std::uint32_t>(type) == ggml_type) return WeightType{static_cast<std::uint8_t>(i)};
+    if (type >= 0 && static_cast<std::uint32_t>(type) == ggml_type)
+      return WeightType{static_cast<std::uint8_t>(i)};
   }
   return std::nullopt;
 }
@@ -88,7 +95,12 @@ void decode_row(WeightType type, const RowPlanes& row, std::size_t n, float* out
   kEntries[type.index].decode(row, n, out);
 }
 
-void unpack_row(WeightType type, const RowPlanes& row, std::size_t n, std::int16_t* codes, float* scales, float* biases) noexcept {
+void unpack_row(WeightType type,
+                const RowPlanes& row,
+                std::size_t n,
+                std::int16_t* codes,
+                float* scales,
+                float* biases) noexcept {
   kEntries[type.index].unpack(row, n, codes, scales, biases);
 }
 

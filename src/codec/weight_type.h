@@ -1,5 +1,6 @@
-// WeightType: a codec of list.h as a run-time value, with its facts and row decoding. The bridge between files (which
-// find a type by name or number) and backends (which repack by the type's codes, scales and biases).
+// WeightType: a codec of list.h as a run-time value, with its facts and row decoding. The bridge
+// between files (which find a type by name or number) and backends (which repack by the type's
+// codes, scales and biases).
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ struct WeightTypeInfo {
   std::size_t block_bytes = 4;  // of the codes plane
   int gguf_type = -1;
   bool quantized = false;
-  std::size_t group = 0;        // elements sharing a scale; 0 when dense
-  int bits = 0;                 // of a code; 0 when dense
+  std::size_t group = 0;  // elements sharing a scale; 0 when dense
+  int bits = 0;           // of a code; 0 when dense
   bool is_signed = false;
   bool has_bias = false;
 };
@@ -35,6 +36,11 @@ std::optional<WeightType> find_gguf_type(std::uint32_t ggml_type) noexcept;
 // First n values of the row (n: a multiple of the block) as f32. The oracle's view of any weight.
 void decode_row(WeightType type, const RowPlanes& row, std::size_t n, float* out) noexcept;
 // Quantized types only: codes[n], scales[n/group], biases[n/group] (zeros when the type has none).
-void unpack_row(WeightType type, const RowPlanes& row, std::size_t n, std::int16_t* codes, float* scales, float* biases) noexcept;
+void unpack_row(WeightType type,
+                const RowPlanes& row,
+                std::size_t n,
+                std::int16_t* codes,
+                float* scales,
+                float* biases) noexcept;
 
 }  // namespace kvasir::codec

@@ -1,5 +1,6 @@
-// Executor: one ragged forward. A step is a flat list of tokens; rows, their positions and their KV are given, the logits
-// of the wanted tokens come back. Knows no requests, scheduling or sampling. Called from the engine's thread only.
+// Executor: one ragged forward. A step is a flat list of tokens; rows, their positions and their KV
+// are given, the logits of the wanted tokens come back. Knows no requests, scheduling or sampling.
+// Called from the engine's thread only.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +15,16 @@
 namespace kvasir {
 
 struct StepBatch {
-  std::span<const TokenId> tokens;            // [n_tokens], rows one after another
-  std::span<const std::uint32_t> positions;   // [n_tokens] absolute
-  std::span<const KvLayerView> kv;            // one a KV-list entry, in order
-  std::span<const std::uint32_t> wanted;      // ascending indices into tokens whose logits are wanted (EXE-36)
+  std::span<const TokenId> tokens;           // [n_tokens], rows one after another
+  std::span<const std::uint32_t> positions;  // [n_tokens] absolute
+  std::span<const KvLayerView> kv;           // one a KV-list entry, in order
+  std::span<const std::uint32_t>
+      wanted;  // ascending indices into tokens whose logits are wanted (EXE-36)
 };
 
-struct LogitsView {                           // host memory, valid until the next forward
+struct LogitsView {  // host memory, valid until the next forward
   const float* data = nullptr;
-  std::size_t n_rows = 0;                     // = wanted.size()
+  std::size_t n_rows = 0;  // = wanted.size()
   std::size_t vocab = 0;
   std::span<const float> row(std::size_t i) const noexcept { return {data + i * vocab, vocab}; }
 };
@@ -32,8 +34,9 @@ class Executor {
   virtual ~Executor() = default;
   virtual const KvList& kv_list() const noexcept = 0;
   virtual std::uint32_t vocab_size() const noexcept = 0;
-  virtual std::uint32_t max_positions() const noexcept = 0;      // tokens a row may have at most
-  virtual std::uint32_t max_step_tokens() const noexcept = 0;    // tokens a step may have at most (scratch is sized by it)
+  virtual std::uint32_t max_positions() const noexcept = 0;  // tokens a row may have at most
+  virtual std::uint32_t max_step_tokens()
+      const noexcept = 0;  // tokens a step may have at most (scratch is sized by it)
   virtual Result<LogitsView> forward(const StepBatch& batch) = 0;
 };
 

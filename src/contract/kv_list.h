@@ -1,4 +1,5 @@
-// The KV list: the layers of a model that own state, in order (spec KV). Borrowing layers are not in it.
+// The KV list: the layers of a model that own state, in order (spec KV). Borrowing layers are not
+// in it.
 #pragma once
 
 #include <cstdint>

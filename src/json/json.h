@@ -1,5 +1,6 @@
-// The JSON value, its reader and writer; hides the library. Objects keep insertion order (templates and tool
-// arguments need it). Values are plain copies; no thread rule. Reading is bounded by bytes and depth (untrusted input).
+// The JSON value, its reader and writer; hides the library. Objects keep insertion order (templates
+// and tool arguments need it). Values are plain copies; no thread rule. Reading is bounded by bytes
+// and depth (untrusted input).
 #pragma once
 
 #include <cstddef>
@@ -25,10 +26,11 @@ class Object {
  public:
   Object() = default;
   Object(std::initializer_list<Member> members);
-  const Value* find(std::string_view key) const noexcept;  // the last of equal names, as other readers do
+  const Value* find(
+      std::string_view key) const noexcept;  // the last of equal names, as other readers do
   Value* find(std::string_view key) noexcept;
-  Value& operator[](std::string_view key);                 // inserts null when absent
-  void push_back(std::string key, Value value);            // keeps duplicates
+  Value& operator[](std::string_view key);       // inserts null when absent
+  void push_back(std::string key, Value value);  // keeps duplicates
   bool erase(std::string_view key);
   std::size_t size() const noexcept;
   bool empty() const noexcept;
@@ -101,14 +103,15 @@ struct ParseLimits {
   std::size_t max_depth = 128;
 };
 
-// UTF-8 JSON text (RFC 8259) → value. Errors say what was wrong. Duplicate member names are kept (Object::find gives
-// the last); numbers beyond f64 are errors.
+// UTF-8 JSON text (RFC 8259) → value. Errors say what was wrong. Duplicate member names are kept
+// (Object::find gives the last); numbers beyond f64 are errors.
 Result<Value> parse(std::string_view text, const ParseLimits& limits = {});
 
 enum class Style : std::uint8_t { compact, pretty };  // {"a":1}  |  two-space indented lines
-// Writes UTF-8 as it is; escapes only what JSON requires. Non-finite numbers become null. Doubles print shortest
-// round-trip, always with a '.' or exponent.
+// Writes UTF-8 as it is; escapes only what JSON requires. Non-finite numbers become null. Doubles
+// print shortest round-trip, always with a '.' or exponent.
 std::string write(const Value& value, Style style = Style::compact);
-void append_quoted(std::string& out, std::string_view text);  // the JSON string literal of text, with quotes
+void append_quoted(std::string& out,
+                   std::string_view text);  // the JSON string literal of text, with quotes
 
 }  // namespace kvasir::json

@@ -17,7 +17,8 @@ TEST(Json, GivesTheLastOfEqualNamesButKeepsBoth) {
 }
 
 TEST(Json, RefusesWhatIsNotJson) {
-  for (const char* text : {"", "{", "[1,]", "nul", "1e999", "\"\xff\"", "[1] 2"}) EXPECT_FALSE(parse(text)) << text;
+  for (const char* text : {"", "{", "[1,]", "nul", "1e999", "\"\xff\"", "[1] 2"})
+    EXPECT_FALSE(parse(text)) << text;
 }
 
 TEST(Json, RefusesDeepNesting) {
@@ -25,9 +26,13 @@ TEST(Json, RefusesDeepNesting) {
   EXPECT_FALSE(parse(std::string(100000, '[') + std::string(100000, ']')));
 }
 
-TEST(Json, ReadsIntegralDoublesAsIntegers) { EXPECT_EQ(parse(R"({"rope_theta":1e6})")->int_or("rope_theta", 0), 1000000); }
+TEST(Json, ReadsIntegralDoublesAsIntegers) {
+  EXPECT_EQ(parse(R"({"rope_theta":1e6})")->int_or("rope_theta", 0), 1000000);
+}
 
-TEST(Json, WritesShortestDoubles) { EXPECT_EQ(write(Value(0.1)) + write(Value(1e300)) + write(Value(3.0)), "0.11e+3003.0"); }
+TEST(Json, WritesShortestDoubles) {
+  EXPECT_EQ(write(Value(0.1)) + write(Value(1e300)) + write(Value(3.0)), "0.11e+3003.0");
+}
 
 }  // namespace
 }  // namespace kvasir::json

@@ -16,15 +16,22 @@ Value convert(const dom::element& element) {
     }
     case dom::element_type::OBJECT: {
       Object out;
-      for (const auto [key, child] : dom::object(element)) out.push_back(std::string(key), convert(child));
+      for (const auto [key, child] : dom::object(element))
+        out.push_back(std::string(key), convert(child));
       return out;
     }
-    case dom::element_type::INT64: return std::int64_t(element);
-    case dom::element_type::UINT64: return std::uint64_t(element);
-    case dom::element_type::DOUBLE: return double(element);
-    case dom::element_type::STRING: return std::string_view(element);
-    case dom::element_type::BOOL: return bool(element);
-    case dom::element_type::NULL_VALUE: break;
+    case dom::element_type::INT64:
+      return std::int64_t(element);
+    case dom::element_type::UINT64:
+      return std::uint64_t(element);
+    case dom::element_type::DOUBLE:
+      return double(element);
+    case dom::element_type::STRING:
+      return std::string_view(element);
+    case dom::element_type::BOOL:
+      return bool(element);
+    case dom::element_type::NULL_VALUE:
+      break;
   }
   return {};
 }
@@ -33,7 +40,8 @@ Value convert(const dom::element& element) {
 
 Result<Value> parse(std::string_view text, const ParseLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return invalid("JSON of " + std::to_string(text.size()) + " bytes, at most " + std::to_string(limits.max_bytes));
+    return invalid("JSON of " + std::to_string(text.size()) + " bytes, at most " +
+                   std::to_string(limits.max_bytes));
   }
   dom::parser parser;
   if (const auto error = parser.allocate(std::max<std::size_t>(text.size(), 1), limits.max_depth)) {

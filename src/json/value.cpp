@@ -22,7 +22,9 @@ Value& Object::operator[](std::string_view key) {
   return members_.emplace_back(std::string(key), Value()).second;
 }
 
-void Object::push_back(std::string key, Value value) { members_.emplace_back(std::move(key), std::move(value)); }
+void Object::push_back(std::string key, Value value) {
+  members_.emplace_back(std::move(key), std::move(value));
+}
 
 bool Object::erase(std::string_view key) {
   return std::erase_if(members_, [&](const Member& m) { return m.first == key; }) > 0;
@@ -52,7 +54,8 @@ std::int64_t Value::int_or(std::string_view key, std::int64_t other) const noexc
   if (!v) return other;
   if (const auto* i = v->as_int()) return *i;
   const auto d = v->as_number();  // 1e6 in a config is an integer too
-  const bool integral = d && *d >= -0x1p53 && *d <= 0x1p53 && *d == static_cast<double>(static_cast<std::int64_t>(*d));
+  const bool integral = d && *d >= -0x1p53 && *d <= 0x1p53 &&
+                        *d == static_cast<double>(static_cast<std::int64_t>(*d));
   return integral ? static_cast<std::int64_t>(*d) : other;
 }
 

@@ -30,12 +30,23 @@ Result<Bench> open(const Options& options) {
   KVASIR_TRY(bench.device, make_device(o.backend, o.n_threads, o.isa));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   const std::uint32_t context = options.n_prefill + options.n_decode;
-  KVASIR_TRY(bench.model, model::Model::load(files, *bench.device, {.max_context = context, .max_step_tokens = o.max_step_tokens, .max_wanted = 1, .progress = o.progress, .exact_f32 = false}));
+  KVASIR_TRY(bench.model, model::Model::load(files, *bench.device,
+                                             {.max_context = context,
+                                              .max_step_tokens = o.max_step_tokens,
+                                              .max_wanted = 1,
+                                              .progress = o.progress,
+                                              .exact_f32 = false}));
   bench.kv_type = o.kv_type.value_or(o.backend == Backend::ref ? DType::f32 : DType::bf16);
   std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : bench.model->kv_list()) token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(bench.kv_type);
+  for (const KvLayerSpec& layer : bench.model->kv_list())
+    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(bench.kv_type);
   const std::size_t budget = 2 * token_bytes * (context + o.max_step_tokens + 4 * o.block_tokens);
-  KVASIR_TRY(bench.store, kv::KvStore::make(*bench.device, bench.model->kv_list(), {.type = bench.kv_type, .block_tokens = o.block_tokens, .budget_bytes = budget, .split_tokens = context, .split_chunk = o.max_step_tokens}));
+  KVASIR_TRY(bench.store, kv::KvStore::make(*bench.device, bench.model->kv_list(),
+                                            {.type = bench.kv_type,
+                                             .block_tokens = o.block_tokens,
+                                             .budget_bytes = budget,
+                                             .split_tokens = context,
+                                             .split_chunk = o.max_step_tokens}));
   return bench;
 }
 
@@ -47,7 +58,10 @@ Result<TokenId> feed(Bench& bench, KvRowId row, std::span<const TokenId> tokens)
   std::iota(positions.begin(), positions.end(), bench.store->length(row));
   const std::uint32_t last = n - 1;
   KVASIR_TRY(kv::KvStep step, bench.store->reserve({&span, 1}));
-  KVASIR_TRY(const LogitsView logits, bench.model->forward({.tokens = tokens, .positions = positions, .kv = step.views(), .wanted = {&last, 1}}));
+  KVASIR_TRY(
+      const LogitsView logits,
+      bench.model->forward(
+          {.tokens = tokens, .positions = positions, .kv = step.views(), .wanted = {&last, 1}}));
   std::move(step).commit();
   const auto scores = logits.row(0);
   return static_cast<TokenId>(std::max_element(scores.begin(), scores.end()) - scores.begin());
@@ -66,7 +80,8 @@ Result<Timing> time_once(Bench& bench, const Options& options) {
   const auto start = clock();
   TokenId token = 0;
   for (std::size_t begin = 0; begin < prompt.size(); begin += bench.model->max_step_tokens()) {
-    const std::size_t n = std::min<std::size_t>(bench.model->max_step_tokens(), prompt.size() - begin);
+    const std::size_t n =
+        std::min<std::size_t>(bench.model->max_step_tokens(), prompt.size() - begin);
     KVASIR_TRY(token, feed(bench, row, std::span(prompt).subspan(begin, n)));
   }
   const auto prefilled = clock();
@@ -81,15 +96,20 @@ Result<Timing> time_once(Bench& bench, const Options& options) {
 Phase summarize(std::vector<double> seconds, std::uint32_t n_tokens) {
   std::sort(seconds.begin(), seconds.end());
   const double n = n_tokens;
-  return {.tokens_per_second = n / seconds[seconds.size() / 2], .min = n / seconds.back(), .max = n / seconds.front(),
-          .bytes_per_token = 0, .flops_per_token = 0, .share_of_limit = 0};
+  return {.tokens_per_second = n / seconds[seconds.size() / 2],
+          .min = n / seconds.back(),
+          .max = n / seconds.front(),
+          .bytes_per_token = 0,
+          .flops_per_token = 0,
+          .share_of_limit = 0};
 }
 
 void count_work(const Bench& bench, const Options& options, Report& report) {
   const std::uint32_t chunk = bench.model->max_step_tokens();
   double bytes = 0, flops = 0;
   for (std::uint32_t begin = 0; begin < options.n_prefill; begin += chunk) {
-    const auto cost = bench.model->cost(std::min(chunk, options.n_prefill - begin), begin, bench.kv_type);
+    const auto cost =
+        bench.model->cost(std::min(chunk, options.n_prefill - begin), begin, bench.kv_type);
     bytes += static_cast<double>(cost.weight_bytes + cost.kv_bytes);
     flops += static_cast<double>(cost.linear_flops + cost.attention_flops);
   }
@@ -98,19 +118,28 @@ void count_work(const Bench& bench, const Options& options, Report& report) {
   const auto cost = bench.model->cost(1, options.n_prefill + options.n_decode / 2, bench.kv_type);
   report.decode.bytes_per_token = static_cast<double>(cost.weight_bytes + cost.kv_bytes);
   report.decode.flops_per_token = static_cast<double>(cost.linear_flops + cost.attention_flops);
-  report.prefill.share_of_limit = report.prefill.tokens_per_second * report.prefill.flops_per_token / (report.fma_gflop_s * 1e9);
-  report.decode.share_of_limit = report.decode.tokens_per_second * report.decode.bytes_per_token / (report.read_gb_s * 1e9);
+  report.prefill.share_of_limit = report.prefill.tokens_per_second *
+                                  report.prefill.flops_per_token / (report.fma_gflop_s * 1e9);
+  report.decode.share_of_limit =
+      report.decode.tokens_per_second * report.decode.bytes_per_token / (report.read_gb_s * 1e9);
 }
 
 json::Object phase_json(const Phase& p) {
-  return {{"tokens_per_second", p.tokens_per_second}, {"min", p.min}, {"max", p.max}, {"bytes_per_token", p.bytes_per_token},
-          {"flops_per_token", p.flops_per_token}, {"share_of_limit", p.share_of_limit}};
+  return {{"tokens_per_second", p.tokens_per_second},
+          {"min", p.min},
+          {"max", p.max},
+          {"bytes_per_token", p.bytes_per_token},
+          {"flops_per_token", p.flops_per_token},
+          {"share_of_limit", p.share_of_limit}};
 }
 
 std::string phase_line(const char* name, std::uint32_t n, const Phase& p, const char* limit) {
   char line[256];
-  std::snprintf(line, sizeof(line), "%-8s %5u tokens  %9.1f tok/s (%.1f to %.1f)  %8.2f MB/token  %8.3f GFLOP/token  %5.1f %% of %s\n",
-                name, n, p.tokens_per_second, p.min, p.max, p.bytes_per_token / 1e6, p.flops_per_token / 1e9, 100 * p.share_of_limit, limit);
+  std::snprintf(line, sizeof(line),
+                "%-8s %5u tokens  %9.1f tok/s (%.1f to %.1f)  %8.2f MB/token  %8.3f GFLOP/token  "
+                "%5.1f %% of %s\n",
+                name, n, p.tokens_per_second, p.min, p.max, p.bytes_per_token / 1e6,
+                p.flops_per_token / 1e9, 100 * p.share_of_limit, limit);
   return line;
 }
 
@@ -141,15 +170,24 @@ Result<Report> run(const Options& options) {
 }
 
 json::Value to_json(const Report& r) {
-  return json::Object{{"model", r.model}, {"backend", r.backend}, {"threads", r.n_threads}, {"n_prefill", r.n_prefill},
-                      {"n_decode", r.n_decode}, {"prefill_tps", r.prefill.tokens_per_second}, {"decode_tps", r.decode.tokens_per_second},
-                      {"prefill", phase_json(r.prefill)}, {"decode", phase_json(r.decode)}, {"read_gb_s", r.read_gb_s}, {"fma_gflop_s", r.fma_gflop_s}};
+  return json::Object{{"model", r.model},
+                      {"backend", r.backend},
+                      {"threads", r.n_threads},
+                      {"n_prefill", r.n_prefill},
+                      {"n_decode", r.n_decode},
+                      {"prefill_tps", r.prefill.tokens_per_second},
+                      {"decode_tps", r.decode.tokens_per_second},
+                      {"prefill", phase_json(r.prefill)},
+                      {"decode", phase_json(r.decode)},
+                      {"read_gb_s", r.read_gb_s},
+                      {"fma_gflop_s", r.fma_gflop_s}};
 }
 
 std::string to_table(const Report& r) {
   char head[256];
-  std::snprintf(head, sizeof(head), "%s · %s · %d threads · limits here: read %.1f GB/s, f32 FMA %.0f GFLOP/s\n", r.model.c_str(),
-                r.backend.c_str(), r.n_threads, r.read_gb_s, r.fma_gflop_s);
+  std::snprintf(head, sizeof(head),
+                "%s · %s · %d threads · limits here: read %.1f GB/s, f32 FMA %.0f GFLOP/s\n",
+                r.model.c_str(), r.backend.c_str(), r.n_threads, r.read_gb_s, r.fma_gflop_s);
   return head + phase_line("prefill", r.n_prefill, r.prefill, "the FMA rate") +
          phase_line("decode", r.n_decode, r.decode, "the read bandwidth");
 }

@@ -1,5 +1,5 @@
-// Speed of one model: prefill and decode, with the bytes and operations they need and the share of this machine's
-// measured limits. Runs on the calling thread.
+// Speed of one model: prefill and decode, with the bytes and operations they need and the share of
+// this machine's measured limits. Runs on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct Options {
 };
 
 struct Phase {
-  double tokens_per_second = 0;   // median over the runs
+  double tokens_per_second = 0;  // median over the runs
   double min = 0, max = 0;
-  double bytes_per_token = 0;     // weights and KV read
+  double bytes_per_token = 0;  // weights and KV read
   double flops_per_token = 0;
-  double share_of_limit = 0;      // of bandwidth (decode) or of the FMA rate (prefill)
+  double share_of_limit = 0;  // of bandwidth (decode) or of the FMA rate (prefill)
 };
 
 struct Report {
@@ -31,7 +31,7 @@ struct Report {
   int n_threads = 0;
   std::uint32_t n_prefill = 0, n_decode = 0;
   Phase prefill, decode;
-  double read_gb_s = 0;           // measured in the same run
+  double read_gb_s = 0;  // measured in the same run
   double fma_gflop_s = 0;
 };
 

@@ -14,10 +14,13 @@ Result<Backend> parse_backend(std::string_view name) {
   return invalid("unknown backend '" + std::string(name) + "'; one of auto, cpu, ref, ref:mirror");
 }
 
-Result<std::unique_ptr<ops::Device>> make_device(Backend backend, int n_threads, const std::string& isa) {
+Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
+                                                 int n_threads,
+                                                 const std::string& isa) {
   using backend::cpu::Isa;
   if (backend == Backend::ref) return backend::ref::make_ref_device(backend::ref::RefMode::oracle);
-  if (backend == Backend::ref_mirror) return backend::ref::make_ref_device(backend::ref::RefMode::mirror);
+  if (backend == Backend::ref_mirror)
+    return backend::ref::make_ref_device(backend::ref::RefMode::mirror);
   Isa chosen = Isa::automatic;
   if (isa == "portable") {
     chosen = Isa::portable;
@@ -26,7 +29,8 @@ Result<std::unique_ptr<ops::Device>> make_device(Backend backend, int n_threads,
   } else if (isa != "auto") {
     return invalid("unknown --isa '" + isa + "'; one of auto, portable, avx512");
   }
-  return backend::cpu::make_cpu_device({.n_threads = n_threads > 0 ? n_threads : default_thread_count(), .isa = chosen});
+  return backend::cpu::make_cpu_device(
+      {.n_threads = n_threads > 0 ? n_threads : default_thread_count(), .isa = chosen});
 }
 
 }  // namespace kvasir

@@ -1,5 +1,5 @@
-// How a model is opened: backend, threads, memory and step shape. Shared by the library, the command line, verify and
-// bench. Values only.
+// How a model is opened: backend, threads, memory and step shape. Shared by the library, the
+// command line, verify and bench. Values only.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,24 @@ enum class Backend : std::uint8_t { automatic, cpu, ref, ref_mirror };
 Result<Backend> parse_backend(std::string_view name);
 
 struct OpenOptions {
-  std::filesystem::path model;          // hub folder or .gguf file
+  std::filesystem::path model;  // hub folder or .gguf file
   Backend backend = Backend::automatic;
-  std::string isa = "auto";             // cpu: auto | portable | avx512
-  int n_threads = 0;                    // 0: every core we may use (FIT-35)
-  std::uint32_t context_length = 0;     // 0: the model's own limit, lowered to fit the memory budget
-  std::uint32_t block_tokens = 64;      // --kv-block-size
-  std::optional<DType> kv_type;         // default: bf16 (f32 on ref)
-  std::uint64_t kv_budget_bytes = 0;    // 0: a quarter of the available memory, at most 8 GB
-  std::uint32_t max_rows = 8;           // --batch
-  std::uint32_t max_step_tokens = 512;  // --max-step-tokens
-  std::uint32_t prefill_share = 128;    // --prefill-share
+  std::string isa = "auto";           // cpu: auto | portable | avx512
+  int n_threads = 0;                  // 0: every core we may use (FIT-35)
+  std::uint32_t context_length = 0;   // 0: the model's own limit, lowered to fit the memory budget
+  std::uint32_t block_tokens = 64;    // --kv-block-size
+  std::optional<DType> kv_type;       // default: bf16 (f32 on ref)
+  std::uint64_t kv_budget_bytes = 0;  // 0: a quarter of the available memory, at most 8 GB
+  std::uint32_t max_rows = 8;         // --batch
+  std::uint32_t max_step_tokens = 512;            // --max-step-tokens
+  std::uint32_t prefill_share = 128;              // --prefill-share
   std::uint64_t prompt_cache_bytes = 8ull << 30;  // 0: no prefix cache
   ProgressSink progress;
 };
 
 // The device of a backend; automatic means cpu.
-Result<std::unique_ptr<ops::Device>> make_device(Backend backend, int n_threads, const std::string& isa);
+Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
+                                                 int n_threads,
+                                                 const std::string& isa);
 
 }  // namespace kvasir

@@ -11,7 +11,8 @@ Result<std::vector<TokenPiece>> tokenize_with_model(const std::filesystem::path&
                                                     bool parse_special) {
   KVASIR_TRY(const auto files, formats::ModelFiles::open(model));
   KVASIR_TRY(const text::Tokenizer tokenizer, load_tokenizer(files));
-  KVASIR_TRY(const auto ids, tokenizer.encode(text, {.add_special = add_special, .parse_special = parse_special}));
+  KVASIR_TRY(const auto ids,
+             tokenizer.encode(text, {.add_special = add_special, .parse_special = parse_special}));
   std::vector<TokenPiece> pieces;
   for (const TokenId id : ids) pieces.push_back({id, tokenizer.token_bytes(id)});
   return pieces;

@@ -10,7 +10,8 @@
 
 namespace kvasir {
 
-// add_special: with the tokens the post-processor adds. parse_special: special tokens written in the text are matched.
+// add_special: with the tokens the post-processor adds. parse_special: special tokens written in
+// the text are matched.
 Result<std::vector<TokenPiece>> tokenize_with_model(const std::filesystem::path& model,
                                                     std::string_view text,
                                                     bool add_special,

@@ -1,5 +1,5 @@
-// `kvasir verify` (SRV-96): each check returns a summary; `line` gets one report line at a time. All is equal iff
-// n_failed is 0.
+// `kvasir verify` (SRV-96): each check returns a summary; `line` gets one report line at a time.
+// All is equal iff n_failed is 0.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,26 @@ struct Summary {
 };
 
 struct GoldenOptions {
-  std::filesystem::path folder;       // with one sub-folder a checkpoint
-  std::vector<std::string> only;      // names; empty: all
-  Backend backend = Backend::ref;     // cpu is compared with ref:mirror
+  std::filesystem::path folder;    // with one sub-folder a checkpoint
+  std::vector<std::string> only;   // names; empty: all
+  Backend backend = Backend::ref;  // cpu is compared with ref:mirror
   int n_threads = 0;
   std::string isa = "auto";
 };
 
-// ref: relative error ≤ 1e-4 and greedy tokens equal. cpu: every product equal to ref:mirror's, logits within 1e-3 of it.
-// Each planted fault must be noticed.
+// ref: relative error ≤ 1e-4 and greedy tokens equal. cpu: every product equal to ref:mirror's,
+// logits within 1e-3 of it. Each planted fault must be noticed.
 Result<Summary> goldens(const GoldenOptions& options, const Line& line);
 
 struct SameBitsOptions {
   OpenOptions open;
   std::uint32_t n_generate = 24;
-  bool plant_row_count_fault = false;  // tests: an op that depends on the row count must be reported
+  bool plant_row_count_fault =
+      false;  // tests: an op that depends on the row count must be reported
 };
 
-// The same prompts alone, in batches, in chunks, over block sizes and threads, cache cold and warm: bit for bit.
+// The same prompts alone, in batches, in chunks, over block sizes and threads, cache cold and warm:
+// bit for bit.
 Result<Summary> same_bits(const SameBitsOptions& options, const Line& line);
 
 }  // namespace kvasir::verify

@@ -1,7 +1,8 @@
 // kv_append: writes this step's keys and values into the rows' blocks, rounding to the view's type.
-// attention: causal (bottom-right at any offset, KV-30/31) attention of this step's queries over their rows' KV, appended
-// positions included. Keys go in tiles of 64 aligned to absolute position, merged ascending with an online softmax:
-// a query's bits depend on its row alone, never on block size, chunk, batch or threads.
+// attention: causal (bottom-right at any offset, KV-30/31) attention of this step's queries over
+// their rows' KV, appended positions included. Keys go in tiles of 64 aligned to absolute position,
+// merged ascending with an online softmax: a query's bits depend on its row alone, never on block
+// size, chunk, batch or threads.
 #pragma once
 
 #include "tensor/kv_view.h"
@@ -10,13 +11,14 @@
 namespace kvasir::ops {
 
 struct KvAppendArgs {
-  ConstMatView k;      // [n_tokens, n_kv_heads · head_dim]
-  ConstMatView v;      // same
-  KvLayerView kv;      // rows name their tokens by first_token and n_new
+  ConstMatView k;  // [n_tokens, n_kv_heads · head_dim]
+  ConstMatView v;  // same
+  KvLayerView kv;  // rows name their tokens by first_token and n_new
 };
 
 struct AttentionArgs {
-  ConstMatView q;                // [n_tokens, n_heads · head_dim]; head h reads kv head h / (n_heads / n_kv_heads)
+  ConstMatView
+      q;  // [n_tokens, n_heads · head_dim]; head h reads kv head h / (n_heads / n_kv_heads)
   KvLayerView kv;
   std::uint32_t n_heads = 0;     // a multiple of kv.n_kv_heads
   float scale = 1.0f;            // on q·k

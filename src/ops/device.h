@@ -1,6 +1,6 @@
-// Device: one backend instance: memory, repacked weights, and the table of operations. Everything above backend/ sees
-// only this. One thread (the engine's) calls it; the backend may fork inside an op. Ops never fail: shapes are checked
-// when a graph is built, memory is reserved before a step.
+// Device: one backend instance: memory, repacked weights, and the table of operations. Everything
+// above backend/ sees only this. One thread (the engine's) calls it; the backend may fork inside an
+// op. Ops never fail: shapes are checked when a graph is built, memory is reserved before a step.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace kvasir::ops {
 
 struct OpTable;
 
-// A weight in the backend's own layout. The backend that packed it casts it back; nobody else looks inside.
+// A weight in the backend's own layout. The backend that packed it casts it back; nobody else looks
+// inside.
 class PackedMatrix {
  public:
   PackedMatrix(std::uint32_t n_out, std::uint32_t n_in) : n_out_(n_out), n_in_(n_in) {}
@@ -31,22 +32,25 @@ class PackedMatrix {
 };
 
 struct PackOptions {
-  // Keep dense weights in f32 and feed activations unrounded: routers, and models whose weights are f32 (MOD-6).
+  // Keep dense weights in f32 and feed activations unrounded: routers, and models whose weights are
+  // f32 (MOD-6).
   bool exact_f32 = false;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const noexcept = 0;   // "ref", "ref:mirror", "cpu"
-  virtual std::string numerics_id() const = 0;          // part of every cache identity (CACHE-32)
+  virtual std::string_view name() const noexcept = 0;  // "ref", "ref:mirror", "cpu"
+  virtual std::string numerics_id() const = 0;         // part of every cache identity (CACHE-32)
   virtual const OpTable& ops() const noexcept = 0;
   virtual int n_threads() const noexcept { return 1; }
 
   // Zeroed, aligned to 64 bytes or more. Errc::capacity when the system refuses.
   virtual Result<Buffer> allocate(std::size_t size_bytes) = 0;
-  // Repacks a stored weight; serves `linear` and `embed` alike (tied embeddings exist once). The source is not kept.
-  virtual Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight, PackOptions options) = 0;
+  // Repacks a stored weight; serves `linear` and `embed` alike (tied embeddings exist once). The
+  // source is not kept.
+  virtual Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight,
+                                                     PackOptions options) = 0;
   // Copies inside the device's memory (KV blocks); host backends: memcpy.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept = 0;
 };

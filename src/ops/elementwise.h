@@ -10,11 +10,11 @@ namespace kvasir::ops {
 
 enum class Activation : std::uint8_t { silu, gelu, gelu_tanh };  // gelu: with erf
 
-struct ActMulArgs {     // out = act(gate) ⊙ up
-  ConstMatView gate;    // [n_rows, n_cols]
+struct ActMulArgs {   // out = act(gate) ⊙ up
+  ConstMatView gate;  // [n_rows, n_cols]
   ConstMatView up;
   Activation activation = Activation::silu;
-  MatView out;          // may be gate itself
+  MatView out;  // may be gate itself
 };
 
 struct AddScaledArgs {  // x += y · alpha (the product rounded, then the sum)
@@ -23,16 +23,16 @@ struct AddScaledArgs {  // x += y · alpha (the product rounded, then the sum)
   float alpha = 1.0f;
 };
 
-struct ScaleArgs {      // x = x · alpha; then, if softcap > 0, x = cap · tanh(x / cap)
+struct ScaleArgs {  // x = x · alpha; then, if softcap > 0, x = cap · tanh(x / cap)
   MatView x;
   float alpha = 1.0f;
   float softcap = 0.0f;
 };
 
-struct GatherRowsArgs { // out[i] = x[rows[i]]
+struct GatherRowsArgs {  // out[i] = x[rows[i]]
   ConstMatView x;
   std::span<const std::uint32_t> rows;
-  MatView out;          // [rows.size(), n_cols]
+  MatView out;  // [rows.size(), n_cols]
 };
 
 }  // namespace kvasir::ops

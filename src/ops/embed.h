@@ -1,4 +1,5 @@
-// embed: rows of a table. out[t] = table[tokens[t]] * scale, decoded to f32 (never rounded to bf16).
+// embed: rows of a table. out[t] = table[tokens[t]] * scale, decoded to f32 (never rounded to
+// bf16).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ struct EmbedArgs {
   std::span<const std::uint32_t> tokens;  // [n_tokens], each < table.n_out()
   const PackedMatrix* table = nullptr;    // [vocab, hidden]
   float scale = 1.0f;
-  MatView out;                            // [n_tokens, hidden]
+  MatView out;  // [n_tokens, hidden]
 };
 
 }  // namespace kvasir::ops

@@ -9,10 +9,11 @@
 namespace kvasir::ops {
 namespace {
 
-// Slots (token · top_k + choice) of each expert: counting sort, so tokens stay in order within an expert.
+// Slots (token · top_k + choice) of each expert: counting sort, so tokens stay in order within an
+// expert.
 struct Grouping {
-  std::vector<std::uint32_t> begin;   // [n_experts + 1]
-  std::vector<std::uint32_t> slots;   // grouped by expert
+  std::vector<std::uint32_t> begin;  // [n_experts + 1]
+  std::vector<std::uint32_t> slots;  // grouped by expert
 };
 
 Grouping group_by_expert(std::span<const std::uint32_t> experts, std::size_t n_experts) {
@@ -26,7 +27,8 @@ Grouping group_by_expert(std::span<const std::uint32_t> experts, std::size_t n_e
   return g;
 }
 
-// out = Σ weight · y, ascending expert id (the order of a token's slots), each product rounded before the sum.
+// out = Σ weight · y, ascending expert id (the order of a token's slots), each product rounded
+// before the sum.
 void add_up(const MoeExpertsArgs& a, ConstMatView y, std::span<const std::uint32_t> place_of_slot) {
   for (std::uint32_t t = 0; t < a.x.n_rows; ++t) {
     float* out = a.out.row(t);
@@ -44,7 +46,8 @@ void add_up(const MoeExpertsArgs& a, ConstMatView y, std::span<const std::uint32
 void moe_experts_composed(Device& device, const MoeExpertsArgs& a) noexcept {
   const OpTable& ops = device.ops();
   const std::uint32_t n_tokens = a.x.n_rows, hidden = a.x.n_cols, ff = a.bank[0].gate->n_out();
-  KVASIR_CHECK(a.scratch.size() >= moe_scratch_floats(n_tokens, a.top_k, hidden, ff)) << "moe scratch";
+  KVASIR_CHECK(a.scratch.size() >= moe_scratch_floats(n_tokens, a.top_k, hidden, ff))
+      << "moe scratch";
   const Grouping grouping = group_by_expert(a.experts, a.bank.size());
   float* gathered = a.scratch.data();
   float* y = gathered + std::size_t{n_tokens} * hidden;
@@ -60,12 +63,15 @@ void moe_experts_composed(Device& device, const MoeExpertsArgs& a) noexcept {
       rows.push_back(grouping.slots[i] / a.top_k);
       place_of_slot[grouping.slots[i]] = i;
     }
-    const MatView x_e = mat_view(gathered, n, hidden), gate_e = mat_view(gate, n, ff), up_e = mat_view(up, n, ff);
+    const MatView x_e = mat_view(gathered, n, hidden), gate_e = mat_view(gate, n, ff),
+                  up_e = mat_view(up, n, ff);
     ops.gather_rows(device, {.x = a.x, .rows = rows, .out = x_e});
     ops.linear(device, {.x = x_e, .weight = a.bank[e].gate, .bias = nullptr, .out = gate_e});
     ops.linear(device, {.x = x_e, .weight = a.bank[e].up, .bias = nullptr, .out = up_e});
     ops.act_mul(device, {.gate = gate_e, .up = up_e, .activation = a.activation, .out = gate_e});
-    ops.linear(device, {.x = gate_e, .weight = a.bank[e].down, .bias = nullptr,
+    ops.linear(device, {.x = gate_e,
+                        .weight = a.bank[e].down,
+                        .bias = nullptr,
                         .out = mat_view(y + std::size_t{begin} * hidden, n, hidden)});
   }
   add_up(a, mat_view(y, n_tokens * a.top_k, hidden), place_of_slot);

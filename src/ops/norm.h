@@ -1,5 +1,6 @@
-// rms_norm: per group of `group` columns, y = x / sqrt(mean(x²) + eps) · weight. One group is the whole row (layer norms)
-// or one head (q/k norms). In f32. Zhang & Sennrich, "Root Mean Square Layer Normalization", 2019.
+// rms_norm: per group of `group` columns, y = x / sqrt(mean(x²) + eps) · weight. One group is the
+// whole row (layer norms) or one head (q/k norms). In f32. Zhang & Sennrich, "Root Mean Square
+// Layer Normalization", 2019.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@
 namespace kvasir::ops {
 
 struct RmsNormArgs {
-  ConstMatView x;                // [n_tokens, n_cols]
-  const float* weight = nullptr; // [group], a "+1" already added; null: no weight
-  std::uint32_t group = 0;       // divides n_cols
-  float eps = 0.0f;              // inside the root
-  MatView out;                   // same shape as x; may be x itself
+  ConstMatView x;                 // [n_tokens, n_cols]
+  const float* weight = nullptr;  // [group], a "+1" already added; null: no weight
+  std::uint32_t group = 0;        // divides n_cols
+  float eps = 0.0f;               // inside the root
+  MatView out;                    // same shape as x; may be x itself
 };
 
 }  // namespace kvasir::ops

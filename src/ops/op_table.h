@@ -1,5 +1,6 @@
-// OpTable: the whole interface of a backend: one function pointer an operation. Each op's header says what it means and
-// the shapes; backends are tested against backend/ref. All are called from one thread, on views that are already valid.
+// OpTable: the whole interface of a backend: one function pointer an operation. Each op's header
+// says what it means and the shapes; backends are tested against backend/ref. All are called from
+// one thread, on views that are already valid.
 #pragma once
 
 #include "ops/attention.h"

@@ -1,4 +1,5 @@
-// Buffer: owned, aligned memory of one device. Move-only; freed by the deleter of whoever allocated it.
+// Buffer: owned, aligned memory of one device. Move-only; freed by the deleter of whoever allocated
+// it.
 #pragma once
 
 #include <cstddef>

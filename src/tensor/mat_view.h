@@ -1,5 +1,6 @@
-// MatView: a row-major f32 matrix [n_rows, n_cols] with a row stride: the activations between ops. Owns nothing.
-// Columns are contiguous, so heads and fused projections are column ranges of one matrix.
+// MatView: a row-major f32 matrix [n_rows, n_cols] with a row stride: the activations between ops.
+// Owns nothing. Columns are contiguous, so heads and fused projections are column ranges of one
+// matrix.
 #pragma once
 
 #include <cstddef>

@@ -44,16 +44,17 @@ struct DecodeOptions {
 
 // tokenizer.ggml.* of a GGUF file, as read; empty or absent where the file has no such key.
 struct GgufVocab {
-  std::string model;                // "llama", "gpt2", "bert", "t5"
-  std::string pre;                  // "llama-bpe", …; for "gpt2" only
-  std::vector<std::string> tokens;  // [n_vocab]
-  std::vector<float> scores;        // [n_vocab] or empty
-  std::vector<std::int32_t>
-      token_types;  // [n_vocab] or empty: 1 normal 2 unknown 3 control 4 user 5 unused 6 byte
-  std::vector<std::string> merges;   // "left right", by rank
-  std::string precompiled_charsmap;  // bytes
-  std::optional<TokenId> bos, eos, unk, pad, sep, cls, mask;
-  std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::string model = {};                // "llama", "gpt2", "bert", "t5"
+  std::string pre = {};                  // "llama-bpe", …; for "gpt2" only
+  std::vector<std::string> tokens = {};  // [n_vocab]
+  std::vector<float> scores = {};        // [n_vocab] or empty
+  // [n_vocab] or empty: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  std::vector<std::int32_t> token_types = {};
+  std::vector<std::string> merges = {};   // "left right", by rank
+  std::string precompiled_charsmap = {};  // bytes
+  std::optional<TokenId> bos = {}, eos = {}, unk = {}, pad = {}, sep = {}, cls = {}, mask = {};
+  std::optional<bool> add_bos = {}, add_eos = {};
+  std::optional<bool> add_space_prefix = {}, remove_extra_whitespaces = {};
 };
 
 struct FolderOptions {

@@ -1,10 +1,9 @@
 // Flags that several verbs share, and what they fill.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "contract/sampling.h"
 #include "kvasir/options.h"
@@ -22,7 +21,8 @@ struct OpenFlags {
 void add_open_flags(CLI::App& verb, OpenFlags& flags);
 Result<OpenOptions> resolve(const OpenFlags& flags);
 
-// Sampling flags write into `over` only when given: flags > the model's generation_config > defaults (SAMP-40).
+// Sampling flags write into `over` only when given: flags > the model's generation_config >
+// defaults (SAMP-40).
 struct SamplingFlags {
   CLI::App* verb = nullptr;
   SamplingOptions over;

@@ -24,7 +24,8 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::vector<std::string> known_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
   const auto chosen = app.get_subcommands();
   for (const CLI::Option* option : (chosen.empty() ? &app : chosen.back())->get_options()) {
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);

@@ -1,9 +1,8 @@
 // The nearest known flag or verb to a mistyped one (SRV-91).
 #pragma once
 
-#include <string>
-
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace kvasir::app {
 

@@ -1,12 +1,12 @@
 #include "app/cli/terminal.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
-
-#include <unistd.h>
 
 #include "app/cli/verbs.h"
 
@@ -25,7 +25,8 @@ void draw(const Progress& p, int percent) {
   const int filled = kBarWidth * percent / 100;
   const std::string bar = std::string(static_cast<std::size_t>(filled), '#') +
                           std::string(static_cast<std::size_t>(kBarWidth - filled), '.');
-  std::fprintf(stderr, "\r%.*s [%s] %3d %%", static_cast<int>(p.stage.size()), p.stage.data(), bar.c_str(), percent);
+  std::fprintf(stderr, "\r%.*s [%s] %3d %%", static_cast<int>(p.stage.size()), p.stage.data(),
+               bar.c_str(), percent);
   if (percent == 100) std::fprintf(stderr, "\r\033[K");
 }
 

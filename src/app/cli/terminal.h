@@ -9,7 +9,8 @@ namespace kvasir::app {
 
 ProgressSink make_progress_bar();
 
-// Ctrl-C raises the flag; a second Ctrl-C before clear_interrupt() ends the process with exit code 130.
+// Ctrl-C raises the flag; a second Ctrl-C before clear_interrupt() ends the process with exit code
+// 130.
 const std::atomic<bool>& catch_interrupts();
 void clear_interrupt();
 

@@ -1,10 +1,10 @@
-// The commands: one line a verb. Each adds its subcommand and flags, and leaves what to run in `action`.
+// The commands: one line a verb. Each adds its subcommand and flags, and leaves what to run in
+// `action`.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <functional>
-
-#include <CLI/CLI.hpp>
 
 namespace kvasir::app {
 
@@ -20,6 +20,7 @@ void add_tokenize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 
-inline constexpr std::array<AddVerb, 6> kVerbs{add_chat, add_generate, add_inspect, add_tokenize, add_bench, add_verify};
+inline constexpr std::array<AddVerb, 6> kVerbs{add_chat,     add_generate, add_inspect,
+                                               add_tokenize, add_bench,    add_verify};
 
 }  // namespace kvasir::app

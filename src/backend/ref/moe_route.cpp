@@ -1,4 +1,5 @@
-// Routing: scores, the best groups, the best experts in them. The oracle in f64, the mirror in backend/cpu's f32.
+// Routing: scores, the best groups, the best experts in them. The oracle in f64, the mirror in
+// backend/cpu's f32.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -66,7 +67,8 @@ template <class Real>
 void route_row(const ops::MoeRouteArgs& a, std::size_t t) {
   const std::vector<Real> scores = scores_of<Real>(a, a.logits.row(t));
   std::vector<Real> choice = scores;
-  for (std::size_t e = 0; a.selection_bias && e < choice.size(); ++e) choice[e] += Real(a.selection_bias[e]);
+  for (std::size_t e = 0; a.selection_bias && e < choice.size(); ++e)
+    choice[e] += Real(a.selection_bias[e]);
   if (a.topk_groups < a.n_groups) keep_best_groups(a, choice);
   const auto chosen = best(choice, a.top_k);
   Real sum = 0;

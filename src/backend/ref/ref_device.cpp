@@ -63,7 +63,8 @@ class RefDevice final : public ops::Device {
     void* data = mmap(nullptr, std::max<std::size_t>(rounded, 64), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) {
-      return Error{Errc::capacity, "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
+      return Error{Errc::capacity,
+                   "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
     }
     return Buffer(static_cast<std::byte*>(data), size_bytes, &free_buffer);
   }

@@ -57,7 +57,8 @@ Result<Sources> read_sources(const formats::ModelFiles& files) {
     }
     return sources;
   }
-  sources.templates.jinja_file = read_optional(files.path() / "chat_template.jinja", kMaxTemplateBytes);
+  sources.templates.jinja_file =
+      read_optional(files.path() / "chat_template.jinja", kMaxTemplateBytes);
   const std::string config = read_optional(files.path() / "tokenizer_config.json", kMaxConfigBytes);
   if (!config.empty()) {
     KVASIR_TRY(sources.templates.tokenizer_config, json::parse(config));
@@ -69,7 +70,8 @@ text::CivilTime local_now() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
-  return {local.tm_year + 1900, local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec};
+  return {local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
+          local.tm_hour,        local.tm_min,     local.tm_sec};
 }
 
 std::uint32_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
@@ -80,7 +82,8 @@ std::uint32_t common_prefix(const std::vector<TokenId>& a, const std::vector<Tok
 }  // namespace
 
 Result<text::Tokenizer> load_tokenizer(const formats::ModelFiles& files) {
-  if (files.container() == formats::Container::hub_folder) return text::Tokenizer::from_folder(files.path());
+  if (files.container() == formats::Container::hub_folder)
+    return text::Tokenizer::from_folder(files.path());
   KVASIR_TRY(formats::GgufVocab vocab, formats::read_gguf_vocab(files));
   return text::Tokenizer::from_gguf(to_text(std::move(vocab)));
 }
@@ -89,8 +92,10 @@ Result<TextModel> TextModel::load(const formats::ModelFiles& files) {
   KVASIR_TRY(text::Tokenizer tokenizer, load_tokenizer(files));
   KVASIR_TRY(Sources sources, read_sources(files));
   TextModel model(std::move(tokenizer));
-  KVASIR_TRY(model.eos_ids_, text::eos_ids({.config = &files.config(), .generation_config = &files.generation_config(),
-                                            .tokenizer_eos = model.tokenizer_.eos(), .family_ids = sources.family_eos}));
+  KVASIR_TRY(model.eos_ids_, text::eos_ids({.config = &files.config(),
+                                            .generation_config = &files.generation_config(),
+                                            .tokenizer_eos = model.tokenizer_.eos(),
+                                            .family_ids = sources.family_eos}));
   const auto chosen = text::choose_template(sources.templates);
   if (chosen) {
     KVASIR_TRY(model.template_, text::ChatTemplate::compile(chosen->text, chosen->name));
@@ -105,7 +110,9 @@ std::vector<TokenId> TextModel::newline_ids() const {
   return ids ? *ids : std::vector<TokenId>{};
 }
 
-Result<text::Rendered> TextModel::render(const json::Array& messages, const json::Object& variables, bool with_generation_prompt) const {
+Result<text::Rendered> TextModel::render(const json::Array& messages,
+                                         const json::Object& variables,
+                                         bool with_generation_prompt) const {
   if (!template_) return unsupported("this model has no chat template; use /v1/completions");
   json::Object all;
   all["messages"] = messages;
@@ -131,14 +138,16 @@ Result<std::vector<TokenId>> TextModel::encode(const text::Rendered& rendered) c
   return tokenizer_.encode_chat(spans);
 }
 
-Result<RenderedPrompt> TextModel::chat_prompt(const json::Array& messages, const json::Object& variables) const {
+Result<RenderedPrompt> TextModel::chat_prompt(const json::Array& messages,
+                                              const json::Object& variables) const {
   KVASIR_TRY(const text::Rendered rendered, render(messages, variables, true));
   RenderedPrompt prompt;
   KVASIR_TRY(prompt.tokens, encode(rendered));
   json::Array longer = messages;
   longer.push_back(json::Object{{"role", "assistant"}, {"content", "."}});
   longer.push_back(json::Object{{"role", "user"}, {"content", "."}});
-  const auto next = render(longer, variables, true);  // a template may refuse it: then there is no boundary
+  const auto next =
+      render(longer, variables, true);  // a template may refuse it: then there is no boundary
   if (!next) return prompt;
   KVASIR_TRY(const auto next_tokens, encode(*next));
   prompt.stable_tokens = common_prefix(prompt.tokens, next_tokens);

@@ -1,5 +1,5 @@
-// TextModel: everything about a model that is text: tokenizer, chat template, what ends a generation. Immutable after
-// loading; safe from many threads at once.
+// TextModel: everything about a model that is text: tokenizer, chat template, what ends a
+// generation. Immutable after loading; safe from many threads at once.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,14 @@ class TextModel {
   const std::vector<TokenId>& eos_ids() const noexcept { return eos_ids_; }
   std::vector<TokenId> newline_ids() const;
 
-  // The rendering with the generation prompt, and its token ids: special tokens match in template text only (TXT-32).
-  Result<text::Rendered> render(const json::Array& messages, const json::Object& variables, bool with_generation_prompt) const;
+  // The rendering with the generation prompt, and its token ids: special tokens match in template
+  // text only (TXT-32).
+  Result<text::Rendered> render(const json::Array& messages,
+                                const json::Object& variables,
+                                bool with_generation_prompt) const;
   Result<std::vector<TokenId>> encode(const text::Rendered& rendered) const;
-  Result<RenderedPrompt> chat_prompt(const json::Array& messages, const json::Object& variables) const;
+  Result<RenderedPrompt> chat_prompt(const json::Array& messages,
+                                     const json::Object& variables) const;
 
  private:
   explicit TextModel(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}

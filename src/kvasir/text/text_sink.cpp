@@ -42,18 +42,30 @@ bool Mailbox::is_half_full() const {
   return n_bytes_ > kMailboxBytes / 2;
 }
 
-TextSink::TextSink(std::uint32_t choice, text::Detokenizer detokenizer, text::StopMatcher stops, std::shared_ptr<Mailbox> mailbox)
-    : choice_(choice), detokenizer_(std::move(detokenizer)), stops_(std::move(stops)), mailbox_(std::move(mailbox)) {}
+TextSink::TextSink(std::uint32_t choice,
+                   text::Detokenizer detokenizer,
+                   text::StopMatcher stops,
+                   std::shared_ptr<Mailbox> mailbox)
+    : choice_(choice),
+      detokenizer_(std::move(detokenizer)),
+      stops_(std::move(stops)),
+      mailbox_(std::move(mailbox)) {}
 
-Result<SinkReply> TextSink::commit(std::span<const TokenId> tokens, std::span<const Logprobs> logprobs) {
-  TextEvent event{.choice = choice_, .text = {}, .tokens = {tokens.begin(), tokens.end()}, .logprobs = {logprobs.begin(), logprobs.end()}, .outcome = {}};
+Result<SinkReply> TextSink::commit(std::span<const TokenId> tokens,
+                                   std::span<const Logprobs> logprobs) {
+  TextEvent event{.choice = choice_,
+                  .text = {},
+                  .tokens = {tokens.begin(), tokens.end()},
+                  .logprobs = {logprobs.begin(), logprobs.end()},
+                  .outcome = {}};
   for (const TokenId token : tokens) event.text += stops_.push(detokenizer_.push(token)).text;
   mailbox_->post(std::move(event));
   return stops_.is_matched() ? SinkReply::stop : SinkReply::more;
 }
 
 void TextSink::finish(Outcome outcome) noexcept {
-  TextEvent event{.choice = choice_, .text = {}, .tokens = {}, .logprobs = {}, .outcome = std::move(outcome)};
+  TextEvent event{
+      .choice = choice_, .text = {}, .tokens = {}, .logprobs = {}, .outcome = std::move(outcome)};
   if (!stops_.is_matched()) {
     event.text = stops_.push(detokenizer_.finish()).text;
     if (!stops_.is_matched()) event.text += stops_.finish();

@@ -1,5 +1,6 @@
-// TextSink: a row's tokens → text. Detokenizes, looks for stop strings, and posts events to the caller's mailbox, so that a
-// consumer never runs on the engine's thread (SCH-43). One sink a choice; the mailbox is shared by a request's choices.
+// TextSink: a row's tokens → text. Detokenizes, looks for stop strings, and posts events to the
+// caller's mailbox, so that a consumer never runs on the engine's thread (SCH-43). One sink a
+// choice; the mailbox is shared by a request's choices.
 #pragma once
 
 #include <chrono>
@@ -45,9 +46,13 @@ class Mailbox {  // thread-safe
 
 class TextSink final : public Sink {
  public:
-  TextSink(std::uint32_t choice, text::Detokenizer detokenizer, text::StopMatcher stops, std::shared_ptr<Mailbox> mailbox);
+  TextSink(std::uint32_t choice,
+           text::Detokenizer detokenizer,
+           text::StopMatcher stops,
+           std::shared_ptr<Mailbox> mailbox);
 
-  Result<SinkReply> commit(std::span<const TokenId> tokens, std::span<const Logprobs> logprobs) override;
+  Result<SinkReply> commit(std::span<const TokenId> tokens,
+                           std::span<const Logprobs> logprobs) override;
   bool is_paused() const noexcept override { return mailbox_->is_half_full(); }
   void finish(Outcome outcome) noexcept override;
 

@@ -28,7 +28,9 @@ std::string scientific(double x) {
   return buffer;
 }
 
-bool matches_reference(const std::vector<model::GoldenResult>& results, double& worst, bool& greedy_equal) {
+bool matches_reference(const std::vector<model::GoldenResult>& results,
+                       double& worst,
+                       bool& greedy_equal) {
   worst = 0;
   greedy_equal = true;
   for (const auto& r : results) {
@@ -46,7 +48,8 @@ Result<Verdict> check_ref(const std::filesystem::path& folder) {
   Verdict verdict{matches_reference(results, worst, greedy_equal), ""};
   std::uint32_t n_tokens = 0;
   for (const auto& r : results) n_tokens += r.n_greedy_equal;
-  verdict.text = "max relative error " + scientific(worst) + ", " + std::to_string(n_tokens) + " greedy tokens equal";
+  verdict.text = "max relative error " + scientific(worst) + ", " + std::to_string(n_tokens) +
+                 " greedy tokens equal";
   if (!greedy_equal) verdict.text += ", then DIFFERENT";
   for (const Fault fault : kGoldenFaults) {
     const auto device = plant(fault, backend::ref::make_ref_device(backend::ref::RefMode::oracle));
@@ -80,8 +83,9 @@ Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptio
   KVASIR_TRY(const auto logits, prompt_logits(folder, shadow, DType::bf16));
   const double worst = worst_error(logits, expected);
   Verdict verdict{shadow.n_differ() == 0 && shadow.n_outputs() > 0 && worst <= kCpuBound, ""};
-  verdict.text = std::to_string(shadow.n_outputs()) + " linear outputs, " + std::to_string(shadow.n_differ()) +
-                 " differ from ref:mirror, logits within " + scientific(worst);
+  verdict.text = std::to_string(shadow.n_outputs()) + " linear outputs, " +
+                 std::to_string(shadow.n_differ()) + " differ from ref:mirror, logits within " +
+                 scientific(worst);
   for (const Fault fault : kGoldenFaults) {
     KVASIR_TRY(auto plain, make_cpu(options));
     const auto device = plant(fault, std::move(plain));
@@ -89,13 +93,15 @@ Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptio
     const double error = worst_error(faulty, expected);
     if (error > kCpuBound) continue;
     verdict.passed = false;
-    verdict.text += ", NOT NOTICED: " + std::string(name_of(fault)) + " (" + scientific(error) + ")";
+    verdict.text +=
+        ", NOT NOTICED: " + std::string(name_of(fault)) + " (" + scientific(error) + ")";
   }
   return verdict;
 }
 
 bool is_wanted(const GoldenOptions& options, const std::string& name) {
-  return options.only.empty() || std::find(options.only.begin(), options.only.end(), name) != options.only.end();
+  return options.only.empty() ||
+         std::find(options.only.begin(), options.only.end(), name) != options.only.end();
 }
 
 Result<std::vector<std::filesystem::path>> find_checkpoints(const GoldenOptions& options) {
@@ -103,16 +109,21 @@ Result<std::vector<std::filesystem::path>> find_checkpoints(const GoldenOptions&
   std::error_code ec;
   for (const auto& entry : std::filesystem::directory_iterator(options.folder, ec)) {
     std::error_code ignored;
-    if (!std::filesystem::exists(entry.path() / "golden.safetensors", ignored)) continue;  // follows links
+    if (!std::filesystem::exists(entry.path() / "golden.safetensors", ignored))
+      continue;  // follows links
     if (is_wanted(options, entry.path().filename().string())) found.push_back(entry.path());
   }
   if (ec) return io_error(options.folder.string() + ": " + ec.message());
   std::sort(found.begin(), found.end());
   for (const std::string& name : options.only) {
-    const bool present = std::any_of(found.begin(), found.end(), [&](const auto& p) { return p.filename() == name; });
-    if (!present) return not_found(options.folder.string() + ": no checkpoint " + name + " with a golden.safetensors");
+    const bool present = std::any_of(found.begin(), found.end(),
+                                     [&](const auto& p) { return p.filename() == name; });
+    if (!present)
+      return not_found(options.folder.string() + ": no checkpoint " + name +
+                       " with a golden.safetensors");
   }
-  if (found.empty()) return not_found(options.folder.string() + ": no folder with a golden.safetensors");
+  if (found.empty())
+    return not_found(options.folder.string() + ": no folder with a golden.safetensors");
   return found;
 }
 
@@ -124,7 +135,8 @@ Result<Summary> goldens(const GoldenOptions& options, const Line& line) {
   std::uint64_t n_unsupported = 0;
   for (const auto& folder : folders) {
     ++summary.n_checked;
-    const auto verdict = options.backend == Backend::ref ? check_ref(folder) : check_cpu(folder, options);
+    const auto verdict =
+        options.backend == Backend::ref ? check_ref(folder) : check_cpu(folder, options);
     const std::string name = folder.filename().string();
     if (!verdict) {
       ++summary.n_failed;
@@ -135,8 +147,10 @@ Result<Summary> goldens(const GoldenOptions& options, const Line& line) {
     if (!verdict->passed) ++summary.n_failed;
     line(std::string(verdict->passed ? "ok   " : "FAIL ") + name + ": " + verdict->text);
   }
-  summary.text = std::to_string(summary.n_checked) + " checkpoints, " + std::to_string(summary.n_failed) + " failed (" +
-                 std::to_string(n_unsupported) + " unsupported); planted faults: rope position + 1, skipped norm weight, swapped KV head";
+  summary.text =
+      std::to_string(summary.n_checked) + " checkpoints, " + std::to_string(summary.n_failed) +
+      " failed (" + std::to_string(n_unsupported) +
+      " unsupported); planted faults: rope position + 1, skipped norm weight, swapped KV head";
   return summary;
 }
 

@@ -66,7 +66,8 @@ class SwappedKvHead final : public WrappedDevice {
         std::swap(wrong.k, wrong.v);
         return inner_device.ops().kv_append(inner_device, wrong);
       }
-      std::vector<float> k = swap_first_heads(args.k, args.kv.head_dim), v = swap_first_heads(args.v, args.kv.head_dim);
+      std::vector<float> k = swap_first_heads(args.k, args.kv.head_dim),
+                         v = swap_first_heads(args.v, args.kv.head_dim);
       ops::KvAppendArgs wrong = args;
       wrong.k = mat_view(k.data(), args.k.n_rows, args.k.n_cols);
       wrong.v = mat_view(v.data(), args.v.n_rows, args.v.n_cols);
@@ -94,20 +95,28 @@ class RowCount final : public WrappedDevice {
 
 std::string_view name_of(Fault fault) noexcept {
   switch (fault) {
-    case Fault::rope_position: return "rope position + 1";
-    case Fault::skipped_norm_weight: return "skipped norm weight";
-    case Fault::swapped_kv_head: return "swapped KV head";
-    case Fault::row_count: return "row-count dependent product";
+    case Fault::rope_position:
+      return "rope position + 1";
+    case Fault::skipped_norm_weight:
+      return "skipped norm weight";
+    case Fault::swapped_kv_head:
+      return "swapped KV head";
+    case Fault::row_count:
+      return "row-count dependent product";
   }
   return "";
 }
 
 std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> device) {
   switch (fault) {
-    case Fault::rope_position: return std::make_unique<RopePosition>(std::move(device));
-    case Fault::skipped_norm_weight: return std::make_unique<SkippedNormWeight>(std::move(device));
-    case Fault::swapped_kv_head: return std::make_unique<SwappedKvHead>(std::move(device));
-    case Fault::row_count: return std::make_unique<RowCount>(std::move(device));
+    case Fault::rope_position:
+      return std::make_unique<RopePosition>(std::move(device));
+    case Fault::skipped_norm_weight:
+      return std::make_unique<SkippedNormWeight>(std::move(device));
+    case Fault::swapped_kv_head:
+      return std::make_unique<SwappedKvHead>(std::move(device));
+    case Fault::row_count:
+      return std::make_unique<RowCount>(std::move(device));
   }
   return device;
 }

@@ -1,5 +1,5 @@
-// Planted faults: a device that computes one thing wrongly on purpose. A check that does not notice is no check
-// (DESIGN §5).
+// Planted faults: a device that computes one thing wrongly on purpose. A check that does not notice
+// is no check (DESIGN §5).
 #pragma once
 
 #include <array>
@@ -14,11 +14,13 @@ namespace kvasir::verify {
 enum class Fault : std::uint8_t {
   rope_position,        // queries get position + 1, keys their own
   skipped_norm_weight,  // the first norm of the model forgets its weight
-  swapped_kv_head,      // keys and values of heads 0 and 1 change places; with a single head, its keys and values
-  row_count             // a product's last bit depends on whether it has one row or more
+  swapped_kv_head,  // keys and values of heads 0 and 1 change places; with a single head, its keys
+                    // and values
+  row_count         // a product's last bit depends on whether it has one row or more
 };
 
-inline constexpr std::array kGoldenFaults{Fault::rope_position, Fault::skipped_norm_weight, Fault::swapped_kv_head};
+inline constexpr std::array kGoldenFaults{Fault::rope_position, Fault::skipped_norm_weight,
+                                          Fault::swapped_kv_head};
 
 std::string_view name_of(Fault fault) noexcept;
 std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> device);

@@ -27,7 +27,8 @@ Result<std::vector<Prompt>> read_prompts(const std::filesystem::path& folder) {
   for (const formats::SafeTensor& entry : file.tensors()) {
     if (!entry.name.starts_with("prompt_")) continue;
     const std::size_t n = entry.bytes.size() / sizeof(std::int32_t);
-    if (entry.dtype != "I32" || n == 0 || n > kMaxPromptTokens) return invalid(entry.name + ": not a prompt of i32 ids");
+    if (entry.dtype != "I32" || n == 0 || n > kMaxPromptTokens)
+      return invalid(entry.name + ": not a prompt of i32 ids");
     Prompt ids(n);
     std::memcpy(ids.data(), entry.bytes.data(), n * sizeof(TokenId));
     prompts[{n, entry.name}] = std::move(ids);
@@ -44,8 +45,10 @@ Result<PromptLogits> feed(model::Model& model, kv::KvStore& store, const Prompt&
   KVASIR_TRY(kv::KvStep step, store.reserve({&span, 1}));
   std::vector<std::uint32_t> positions(n);
   std::iota(positions.begin(), positions.end(), 0u);
-  KVASIR_TRY(const LogitsView logits,
-             model.forward({.tokens = prompt, .positions = positions, .kv = step.views(), .wanted = positions}));
+  KVASIR_TRY(
+      const LogitsView logits,
+      model.forward(
+          {.tokens = prompt, .positions = positions, .kv = step.views(), .wanted = positions}));
   std::move(step).commit();
   PromptLogits out{n, std::vector<float>(logits.data, logits.data + logits.n_rows * logits.vocab)};
   store.free_row(row);
@@ -54,16 +57,30 @@ Result<PromptLogits> feed(model::Model& model, kv::KvStore& store, const Prompt&
 
 }  // namespace
 
-Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& folder, ops::Device& device, DType kv_type) {
+Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& folder,
+                                                ops::Device& device,
+                                                DType kv_type) {
   KVASIR_TRY(const auto prompts, read_prompts(folder));
   if (prompts.empty()) return invalid(folder.string() + ": no prompt in golden.safetensors");
   const auto longest = static_cast<std::uint32_t>(prompts.back().size());
   KVASIR_TRY(const auto files, formats::ModelFiles::open(folder));
-  KVASIR_TRY(const auto model, model::Model::load(files, device, {.max_context = 0, .max_step_tokens = longest, .max_wanted = 0, .progress = {}, .exact_f32 = false}));
+  KVASIR_TRY(const auto model, model::Model::load(files, device,
+                                                  {.max_context = 0,
+                                                   .max_step_tokens = longest,
+                                                   .max_wanted = 0,
+                                                   .progress = {},
+                                                   .exact_f32 = false}));
   std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : model->kv_list()) token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(kv_type);
-  const std::size_t budget = token_bytes * (longest + 4 * kBlockTokens) * 4;  // with room for groups of unequal width
-  KVASIR_TRY(const auto store, kv::KvStore::make(device, model->kv_list(), {.type = kv_type, .block_tokens = kBlockTokens, .budget_bytes = budget, .split_tokens = longest, .split_chunk = longest}));
+  for (const KvLayerSpec& layer : model->kv_list())
+    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(kv_type);
+  const std::size_t budget =
+      token_bytes * (longest + 4 * kBlockTokens) * 4;  // with room for groups of unequal width
+  KVASIR_TRY(const auto store, kv::KvStore::make(device, model->kv_list(),
+                                                 {.type = kv_type,
+                                                  .block_tokens = kBlockTokens,
+                                                  .budget_bytes = budget,
+                                                  .split_tokens = longest,
+                                                  .split_chunk = longest}));
   std::vector<PromptLogits> out;
   for (const Prompt& prompt : prompts) {
     KVASIR_TRY(PromptLogits logits, feed(*model, *store, prompt));
@@ -75,7 +92,8 @@ Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& fol
 double relative_error(const PromptLogits& a, const PromptLogits& b) {
   double difference = 0, magnitude = 0;
   for (std::size_t i = 0; i < std::min(a.logits.size(), b.logits.size()); ++i) {
-    if (!std::isfinite(a.logits[i]) || !std::isfinite(b.logits[i])) return std::numeric_limits<double>::infinity();
+    if (!std::isfinite(a.logits[i]) || !std::isfinite(b.logits[i]))
+      return std::numeric_limits<double>::infinity();
     difference = std::max(difference, std::abs(double{a.logits[i]} - double{b.logits[i]}));
     magnitude = std::max(magnitude, std::abs(double{b.logits[i]}));
   }

@@ -1,4 +1,5 @@
-// All logits of a checkpoint's golden prompts on any device: the raw material of backend comparisons.
+// All logits of a checkpoint's golden prompts on any device: the raw material of backend
+// comparisons.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,9 @@ struct PromptLogits {
 };
 
 // folder: config.json, weights and golden.safetensors (its prompt_k are fed whole, ascending k).
-Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& folder, ops::Device& device, DType kv_type);
+Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& folder,
+                                                ops::Device& device,
+                                                DType kv_type);
 
 // max |a − b| ÷ max |b| of one prompt; infinity when a value is not finite.
 double relative_error(const PromptLogits& a, const PromptLogits& b);

@@ -9,13 +9,15 @@
 namespace kvasir::verify {
 namespace {
 
-constexpr std::uint32_t kContext = 1024;         // tokens a row may have in a check
-constexpr std::uint64_t kPoolRows = 10;          // rows of that length the pool holds: 8 running and the cache's
+constexpr std::uint32_t kContext = 1024;  // tokens a row may have in a check
+constexpr std::uint64_t kPoolRows =
+    10;  // rows of that length the pool holds: 8 running and the cache's
 
 class Recorder final : public Sink {
  public:
   explicit Recorder(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
-  Result<SinkReply> commit(std::span<const TokenId> tokens, std::span<const Logprobs> logprobs) override {
+  Result<SinkReply> commit(std::span<const TokenId> tokens,
+                           std::span<const Logprobs> logprobs) override {
     answer_->tokens.insert(answer_->tokens.end(), tokens.begin(), tokens.end());
     answer_->logprobs.insert(answer_->logprobs.end(), logprobs.begin(), logprobs.end());
     return SinkReply::more;
@@ -32,31 +34,49 @@ class Recorder final : public Sink {
 std::uint32_t bits(float x) noexcept { return std::bit_cast<std::uint32_t>(x); }
 
 bool same_logprobs(const Logprobs& a, const Logprobs& b) {
-  const auto same_entry = [](const TokenLogprob& x, const TokenLogprob& y) { return x.token == y.token && bits(x.logprob) == bits(y.logprob); };
-  return bits(a.logprob) == bits(b.logprob) && std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), same_entry);
+  const auto same_entry = [](const TokenLogprob& x, const TokenLogprob& y) {
+    return x.token == y.token && bits(x.logprob) == bits(y.logprob);
+  };
+  return bits(a.logprob) == bits(b.logprob) &&
+         std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), same_entry);
 }
 
 }  // namespace
 
 bool same_bits(const Answer& a, const Answer& b) {
-  return a.tokens == b.tokens && std::equal(a.logprobs.begin(), a.logprobs.end(), b.logprobs.begin(), b.logprobs.end(), same_logprobs);
+  return a.tokens == b.tokens && std::equal(a.logprobs.begin(), a.logprobs.end(),
+                                            b.logprobs.begin(), b.logprobs.end(), same_logprobs);
 }
 
 Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
   std::unique_ptr<Rig> rig(new Rig);
   const OpenOptions& o = options.open;
   KVASIR_TRY(rig->device_, make_device(o.backend, options.n_threads, o.isa));
-  if (options.plant_row_count_fault) rig->device_ = plant(Fault::row_count, std::move(rig->device_));
+  if (options.plant_row_count_fault)
+    rig->device_ = plant(Fault::row_count, std::move(rig->device_));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
-  KVASIR_TRY(rig->model_, model::Model::load(files, *rig->device_, {.max_context = 0, .max_step_tokens = o.max_step_tokens, .max_wanted = o.max_rows, .progress = o.progress, .exact_f32 = false}));
+  KVASIR_TRY(rig->model_, model::Model::load(files, *rig->device_,
+                                             {.max_context = 0,
+                                              .max_step_tokens = o.max_step_tokens,
+                                              .max_wanted = o.max_rows,
+                                              .progress = o.progress,
+                                              .exact_f32 = false}));
   const DType type = o.kv_type.value_or(o.backend == Backend::ref ? DType::f32 : DType::bf16);
   const std::uint32_t context = std::min(kContext, rig->model_->max_positions());
   std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : rig->model_->kv_list()) token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(type);
+  for (const KvLayerSpec& layer : rig->model_->kv_list())
+    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(type);
   const std::size_t budget = kPoolRows * token_bytes * (context + 2 * options.block_tokens);
-  KVASIR_TRY(auto store, kv::KvStore::make(*rig->device_, rig->model_->kv_list(), {.type = type, .block_tokens = options.block_tokens, .budget_bytes = budget, .split_tokens = context, .split_chunk = o.max_step_tokens}));
-  engine::EngineParts parts{.executor = *rig->model_, .clock = rig->clock_, .store = std::move(store), .cache = nullptr};
-  if (options.with_cache) parts.cache = std::make_unique<cache::PrefixCache>(*parts.store, cache::PrefixCacheOptions{});
+  KVASIR_TRY(auto store, kv::KvStore::make(*rig->device_, rig->model_->kv_list(),
+                                           {.type = type,
+                                            .block_tokens = options.block_tokens,
+                                            .budget_bytes = budget,
+                                            .split_tokens = context,
+                                            .split_chunk = o.max_step_tokens}));
+  engine::EngineParts parts{
+      .executor = *rig->model_, .clock = rig->clock_, .store = std::move(store), .cache = nullptr};
+  if (options.with_cache)
+    parts.cache = std::make_unique<cache::PrefixCache>(*parts.store, cache::PrefixCacheOptions{});
   engine::EngineOptions engine_options;
   engine_options.max_rows = o.max_rows;
   engine_options.max_step_tokens = o.max_step_tokens;
@@ -73,7 +93,8 @@ Result<std::shared_ptr<Answer>> Rig::submit(GenerateOptions options) {
   return answer;
 }
 
-Result<std::vector<std::shared_ptr<Answer>>> Rig::submit_choices(GenerateOptions options, std::uint32_t n) {
+Result<std::vector<std::shared_ptr<Answer>>> Rig::submit_choices(GenerateOptions options,
+                                                                 std::uint32_t n) {
   std::vector<std::shared_ptr<Answer>> answers;  // shared with their sinks
   std::vector<std::unique_ptr<Sink>> sinks;
   for (std::uint32_t i = 0; i < n; ++i) {

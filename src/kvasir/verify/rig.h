@@ -1,4 +1,5 @@
-// Rig: one open model behind the engine, driven step by step by a check, and what each request gave. One thread.
+// Rig: one open model behind the engine, driven step by step by a check, and what each request
+// gave. One thread.
 #pragma once
 
 #include <bit>
@@ -39,12 +40,15 @@ class Rig {
 
   // The answer fills while the engine steps; it stays where it is.
   Result<std::shared_ptr<Answer>> submit(GenerateOptions options);
-  Result<std::vector<std::shared_ptr<Answer>>> submit_choices(GenerateOptions options, std::uint32_t n);
-  Status step();                       // the run's failure, if it failed
+  Result<std::vector<std::shared_ptr<Answer>>> submit_choices(GenerateOptions options,
+                                                              std::uint32_t n);
+  Status step();  // the run's failure, if it failed
   Status run_until_idle();
   Result<Answer> run_alone(GenerateOptions options);
 
-  std::uint32_t most_rows() const noexcept { return most_rows_; }  // of any step since reset_most_rows
+  std::uint32_t most_rows() const noexcept {
+    return most_rows_;
+  }  // of any step since reset_most_rows
   void reset_most_rows() noexcept { most_rows_ = 0; }
   int n_threads() const noexcept { return device_->n_threads(); }
   std::uint32_t vocab() const noexcept { return model_->vocab_size(); }

@@ -44,10 +44,15 @@ class SameBits {
   bool is_threaded() const {
     return options_.open.backend == Backend::cpu || options_.open.backend == Backend::automatic;
   }
-  int n_threads() const { return options_.open.n_threads > 0 ? options_.open.n_threads : default_thread_count(); }
+  int n_threads() const {
+    return options_.open.n_threads > 0 ? options_.open.n_threads : default_thread_count();
+  }
 
   Result<std::unique_ptr<Rig>> open(int n, std::uint32_t block_tokens, bool with_cache) const {
-    return Rig::open({.open = options_.open, .n_threads = n, .block_tokens = block_tokens, .with_cache = with_cache,
+    return Rig::open({.open = options_.open,
+                      .n_threads = n,
+                      .block_tokens = block_tokens,
+                      .with_cache = with_cache,
                       .plant_row_count_fault = options_.plant_row_count_fault});
   }
 
@@ -68,9 +73,12 @@ class SameBits {
     return options;
   }
 
-  std::vector<TokenId> random_tokens(std::uint32_t stream, std::uint32_t n, std::uint32_t vocab) const {
+  std::vector<TokenId> random_tokens(std::uint32_t stream,
+                                     std::uint32_t n,
+                                     std::uint32_t vocab) const {
     std::vector<TokenId> tokens(n);
-    for (std::uint32_t i = 0; i < n; ++i) tokens[i] = philox4x32({i, 0, 0, stream}, {42, 7})[0] % vocab;
+    for (std::uint32_t i = 0; i < n; ++i)
+      tokens[i] = philox4x32({i, 0, 0, stream}, {42, 7})[0] % vocab;
     return tokens;
   }
 
@@ -79,10 +87,12 @@ class SameBits {
       if (kLengths[i] + 2 * options_.n_generate + 8 > rig.context()) continue;
       Case c{make_options(i, random_tokens(i, kLengths[i], rig.vocab())), {}};
       KVASIR_TRY(c.expected, rig.run_alone(c.options));
-      if (c.expected.tokens.size() != options_.n_generate) return Error{Errc::device, "a lone run did not finish: " + failure_of(c.expected)};
+      if (c.expected.tokens.size() != options_.n_generate)
+        return Error{Errc::device, "a lone run did not finish: " + failure_of(c.expected)};
       cases_.push_back(std::move(c));
     }
-    if (cases_.empty()) return invalid("the model's context is too short for any prompt of this check");
+    if (cases_.empty())
+      return invalid("the model's context is too short for any prompt of this check");
     return {};
   }
 
@@ -91,7 +101,10 @@ class SameBits {
     return failed ? failed->code + ": " + failed->message : "no failure reported";
   }
 
-  void compare(const std::string& variation, const Answer& got, const Answer& expected, bool took_place) {
+  void compare(const std::string& variation,
+               const Answer& got,
+               const Answer& expected,
+               bool took_place) {
     Tally& tally = tallies_[variation];
     if (!took_place) return;
     ++tally.n_exercised;
@@ -120,7 +133,8 @@ class SameBits {
       for (int i = 0; i < 6; ++i) KVASIR_TRY_DO(rig.step());
       leaves.cancel(CancelReason::consumer_closed);
       KVASIR_TRY_DO(rig.run_until_idle());
-      for (const auto& [c, answer] : running) compare(name, *answer, c->expected, rig.most_rows() >= n);
+      for (const auto& [c, answer] : running)
+        compare(name, *answer, c->expected, rig.most_rows() >= n);
     }
     return {};
   }
@@ -134,7 +148,8 @@ class SameBits {
       options.prefill_chunk = chunk;
       KVASIR_TRY(const Answer answer, rig.run_alone(options));
       const std::uint64_t n_chunks = (options.prompt.size() + chunk - 1) / chunk;
-      const bool took_place = answer.outcome.stats.steps == n_chunks + options_.n_generate - 1 && (whole || n_chunks > 1);
+      const bool took_place = answer.outcome.stats.steps == n_chunks + options_.n_generate - 1 &&
+                              (whole || n_chunks > 1);
       compare(name, answer, c.expected, took_place);
     }
     return {};
@@ -168,13 +183,15 @@ class SameBits {
 
   Status threads(int n) {
     KVASIR_TRY(const auto rig, open(n, 64, false));
-    return rerun(std::to_string(n) + (n == 1 ? " thread" : " threads"), *rig, rig->n_threads() == n);
+    return rerun(std::to_string(n) + (n == 1 ? " thread" : " threads"), *rig,
+                 rig->n_threads() == n);
   }
 
   // Cold, the same prompt again, and a next turn that continues after the answer.
   Status cache_states() {
     KVASIR_TRY(const auto rig, open(n_threads(), 64, true));
-    for (const char* name : {"cache cold", "cache warm", "next turn from the cache"}) tallies_[name];
+    for (const char* name : {"cache cold", "cache warm", "next turn from the cache"})
+      tallies_[name];
     for (const Case& c : cases_) {
       GenerateOptions options = c.options;
       options.prompt_cache = true;
@@ -190,7 +207,8 @@ class SameBits {
       KVASIR_TRY(const Answer expected, rig->run_alone(next));
       next.prompt_cache = true;
       KVASIR_TRY(const Answer got, rig->run_alone(next));
-      compare("next turn from the cache", got, expected, got.outcome.stats.cached_tokens >= c.options.prompt.size());
+      compare("next turn from the cache", got, expected,
+              got.outcome.stats.cached_tokens >= c.options.prompt.size());
     }
     return {};
   }
@@ -206,10 +224,14 @@ class SameBits {
         line_("not exercised: " + name);
         continue;
       }
-      line_((tally.n_differ == 0 ? "ok    " : "DIFFER ") + name + ": " + std::to_string(tally.n_compared) + " compared, " + std::to_string(tally.n_differ) + " differ");
+      line_((tally.n_differ == 0 ? "ok    " : "DIFFER ") + name + ": " +
+            std::to_string(tally.n_compared) + " compared, " + std::to_string(tally.n_differ) +
+            " differ");
     }
-    summary.text = std::to_string(summary.n_checked) + " comparisons, " + std::to_string(summary.n_failed) + " differ";
-    if (n_unexercised > 0) summary.text += ", " + std::to_string(n_unexercised) + " variations not exercised";
+    summary.text = std::to_string(summary.n_checked) + " comparisons, " +
+                   std::to_string(summary.n_failed) + " differ";
+    if (n_unexercised > 0)
+      summary.text += ", " + std::to_string(n_unexercised) + " variations not exercised";
     summary.n_failed += n_unexercised;
     return summary;
   }
@@ -222,6 +244,8 @@ class SameBits {
 
 }  // namespace
 
-Result<Summary> same_bits(const SameBitsOptions& options, const Line& line) { return SameBits(options, line).run(); }
+Result<Summary> same_bits(const SameBitsOptions& options, const Line& line) {
+  return SameBits(options, line).run();
+}
 
 }  // namespace kvasir::verify

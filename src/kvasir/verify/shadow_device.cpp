@@ -10,7 +10,9 @@ namespace {
 class PackedPair final : public ops::PackedMatrix {
  public:
   PackedPair(std::unique_ptr<ops::PackedMatrix> first, std::unique_ptr<ops::PackedMatrix> second)
-      : PackedMatrix(first->n_out(), first->n_in()), first_(std::move(first)), second_(std::move(second)) {}
+      : PackedMatrix(first->n_out(), first->n_in()),
+        first_(std::move(first)),
+        second_(std::move(second)) {}
   std::size_t size_bytes() const noexcept override { return first_->size_bytes(); }
   const ops::PackedMatrix* first() const noexcept { return first_.get(); }
   const ops::PackedMatrix* second() const noexcept { return second_.get(); }
@@ -20,7 +22,8 @@ class PackedPair final : public ops::PackedMatrix {
 };
 
 bool same_bits(float a, float b) noexcept {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
 }
 
 }  // namespace
@@ -31,10 +34,12 @@ ShadowDevice::ShadowDevice(std::unique_ptr<ops::Device> device, std::unique_ptr<
   table_.linear = &ShadowDevice::linear;
 }
 
-Result<std::unique_ptr<ops::PackedMatrix>> ShadowDevice::pack(const codec::WeightMatrix& weight, ops::PackOptions options) {
+Result<std::unique_ptr<ops::PackedMatrix>> ShadowDevice::pack(const codec::WeightMatrix& weight,
+                                                              ops::PackOptions options) {
   KVASIR_TRY(auto first, inner().pack(weight, options));
   KVASIR_TRY(auto second, shadow_->pack(weight, options));
-  return std::unique_ptr<ops::PackedMatrix>(std::make_unique<PackedPair>(std::move(first), std::move(second)));
+  return std::unique_ptr<ops::PackedMatrix>(
+      std::make_unique<PackedPair>(std::move(first), std::move(second)));
 }
 
 void ShadowDevice::embed(ops::Device& device, const ops::EmbedArgs& args) noexcept {

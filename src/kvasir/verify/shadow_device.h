@@ -1,5 +1,6 @@
-// ShadowDevice: runs every matrix product on two devices over the same input and counts the outputs whose bits differ.
-// How "linear layers agree at tolerance 0" (DESIGN §5) is checked on whole models. Results are the first device's.
+// ShadowDevice: runs every matrix product on two devices over the same input and counts the outputs
+// whose bits differ. How "linear layers agree at tolerance 0" (DESIGN §5) is checked on whole
+// models. Results are the first device's.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ class ShadowDevice final : public WrappedDevice {
  public:
   ShadowDevice(std::unique_ptr<ops::Device> device, std::unique_ptr<ops::Device> shadow);
 
-  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight, ops::PackOptions options) override;
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
+                                                  ops::PackOptions options) override;
 
   std::uint64_t n_outputs() const noexcept { return n_outputs_; }
   std::uint64_t n_differ() const noexcept { return n_differ_; }

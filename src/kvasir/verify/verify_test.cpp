@@ -7,7 +7,9 @@
 namespace kvasir::verify {
 namespace {
 
-std::filesystem::path golden(const char* name) { return std::filesystem::path(KVASIR_GOLDEN_MODELS) / name; }
+std::filesystem::path golden(const char* name) {
+  return std::filesystem::path(KVASIR_GOLDEN_MODELS) / name;
+}
 
 SameBitsOptions same_bits_options(const std::filesystem::path& model) {
   SameBitsOptions options;
@@ -39,7 +41,11 @@ TEST(VerifySameBits, ReportsAnOpThatDependsOnTheRowCount) {
 }
 
 TEST(VerifyGoldens, CpuEqualsTheMirrorAndFaultsAreNoticed) {
-  GoldenOptions options{.folder = KVASIR_GOLDEN_MODELS, .only = {"llama"}, .backend = Backend::cpu, .n_threads = 2, .isa = "auto"};
+  GoldenOptions options{.folder = KVASIR_GOLDEN_MODELS,
+                        .only = {"llama"},
+                        .backend = Backend::cpu,
+                        .n_threads = 2,
+                        .isa = "auto"};
   std::string lines;
 
   const auto summary = goldens(options, [&](const std::string& line) { lines += line + "\n"; });

@@ -1,5 +1,6 @@
-// WrappedDevice: a Device in front of another one that forwards everything; a check replaces single ops of its table.
-// Used by `kvasir verify` to plant faults and to run two backends side by side. Same thread rule as Device.
+// WrappedDevice: a Device in front of another one that forwards everything; a check replaces single
+// ops of its table. Used by `kvasir verify` to plant faults and to run two backends side by side.
+// Same thread rule as Device.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,8 @@ class WrappedDevice : public ops::Device {
   const ops::OpTable& ops() const noexcept override { return table_; }
   int n_threads() const noexcept override { return inner_->n_threads(); }
   Result<Buffer> allocate(std::size_t size_bytes) override { return inner_->allocate(size_bytes); }
-  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight, ops::PackOptions options) override {
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
+                                                  ops::PackOptions options) override {
     return inner_->pack(weight, options);
   }
   void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override {
@@ -28,7 +30,8 @@ class WrappedDevice : public ops::Device {
   ops::Device& inner() noexcept { return *inner_; }
 
  protected:
-  ops::OpTable table_;  // forwards every op; moe_experts is the composition, so that wrapped ops are seen inside it
+  ops::OpTable table_;  // forwards every op; moe_experts is the composition, so that wrapped ops
+                        // are seen inside it
 
  private:
   std::unique_ptr<ops::Device> inner_;
