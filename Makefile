@@ -5,6 +5,9 @@
 .PHONY: run build model test bench fuzz setup setup-test format check
 
 JOBS ?= $(shell nproc)
+# ccache then serves every checkout of the same sources.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 FUZZ_SECONDS ?= 60
 
 run: build model

@@ -220,7 +220,7 @@ Result<std::vector<TokenPiece>> Engine::tokenize(std::string_view text,
 
 Result<std::string> Engine::render(const json::Array& messages,
                                    const json::Object& variables) const {
-  KVASIR_TRY(text::Rendered rendered, impl_->text->render(messages, variables, true));
+  KVASIR_TRY(text::Rendered rendered, impl_->text->render(messages, variables));
   return std::move(rendered.text);
 }
 

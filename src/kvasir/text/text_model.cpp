@@ -99,6 +99,7 @@ Result<TextModel> TextModel::load(const formats::ModelFiles& files) {
   const auto chosen = text::choose_template(sources.templates);
   if (chosen) {
     KVASIR_TRY(model.template_, text::ChatTemplate::compile(chosen->text, chosen->name));
+    model.traits_ = text::probe_template(*model.template_, model.token_variables());
   } else if (chosen.error().code != Errc::not_found) {
     return chosen.error();
   }
@@ -110,23 +111,28 @@ std::vector<TokenId> TextModel::newline_ids() const {
   return ids ? *ids : std::vector<TokenId>{};
 }
 
-Result<text::Rendered> TextModel::render(const json::Array& messages,
-                                         const json::Object& variables,
-                                         bool with_generation_prompt) const {
-  if (!template_) return unsupported("this model has no chat template; use /v1/completions");
-  json::Object all;
-  all["messages"] = messages;
-  all["add_generation_prompt"] = with_generation_prompt;
-  for (const auto& [name, spelling] : tokenizer_.named_special_tokens()) all[name] = spelling;
+json::Object TextModel::token_variables() const {
+  json::Object variables;
+  for (const auto& [name, spelling] : tokenizer_.named_special_tokens()) variables[name] = spelling;
   const auto name_token = [&](const char* name, std::optional<TokenId> id) {
-    if (!all.find(name)) all[name] = id ? json::Value(tokenizer_.piece(*id)) : json::Value("");
+    if (!variables.find(name))
+      variables[name] = id ? json::Value(tokenizer_.piece(*id)) : json::Value("");
   };
   name_token("bos_token", tokenizer_.bos());
   name_token("eos_token", tokenizer_.eos());
-  for (const auto& [name, value] : variables) all[name] = value;
-  text::RenderOptions options;
-  options.now = local_now();
-  return template_->render(all, options);
+  return variables;
+}
+
+Result<text::Rendered> TextModel::render(const json::Array& messages,
+                                         const json::Object& variables) const {
+  if (!template_) return unsupported("this model has no chat template; use /v1/completions");
+  text::ChatRendering request;
+  request.variables = token_variables();
+  request.variables["messages"] = messages;
+  request.variables["add_generation_prompt"] = true;
+  for (const auto& [name, value] : variables) request.variables[name] = value;
+  request.options.now = local_now();
+  return text::render_chat(*template_, traits_, std::move(request));
 }
 
 Result<std::vector<TokenId>> TextModel::encode(const text::Rendered& rendered) const {
@@ -140,14 +146,14 @@ Result<std::vector<TokenId>> TextModel::encode(const text::Rendered& rendered) c
 
 Result<RenderedPrompt> TextModel::chat_prompt(const json::Array& messages,
                                               const json::Object& variables) const {
-  KVASIR_TRY(const text::Rendered rendered, render(messages, variables, true));
+  KVASIR_TRY(const text::Rendered rendered, render(messages, variables));
   RenderedPrompt prompt;
   KVASIR_TRY(prompt.tokens, encode(rendered));
   json::Array longer = messages;
   longer.push_back(json::Object{{"role", "assistant"}, {"content", "."}});
   longer.push_back(json::Object{{"role", "user"}, {"content", "."}});
   const auto next =
-      render(longer, variables, true);  // a template may refuse it: then there is no boundary
+      render(longer, variables);  // a template may refuse it: then there is no boundary
   if (!next) return prompt;
   KVASIR_TRY(const auto next_tokens, encode(*next));
   prompt.stable_tokens = common_prefix(prompt.tokens, next_tokens);

@@ -8,6 +8,7 @@
 
 #include "formats/model_files.h"
 #include "json/json.h"
+#include "text/chat_messages.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -27,19 +28,21 @@ class TextModel {
   const std::vector<TokenId>& eos_ids() const noexcept { return eos_ids_; }
   std::vector<TokenId> newline_ids() const;
 
-  // The rendering with the generation prompt, and its token ids: special tokens match in template
-  // text only (TXT-32).
-  Result<text::Rendered> render(const json::Array& messages,
-                                const json::Object& variables,
-                                bool with_generation_prompt) const;
+  // The rendering with the generation prompt, messages prepared as the template needs them
+  // (TXT-29), and its token ids: special tokens match in template text only (TXT-32).
+  Result<text::Rendered> render(const json::Array& messages, const json::Object& variables) const;
   Result<std::vector<TokenId>> encode(const text::Rendered& rendered) const;
   Result<RenderedPrompt> chat_prompt(const json::Array& messages,
                                      const json::Object& variables) const;
 
  private:
+  json::Object token_variables()
+      const;  // bos_token, eos_token and the other special tokens by name (TXT-28)
+
   explicit TextModel(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
   text::Tokenizer tokenizer_;
   std::optional<text::ChatTemplate> template_;
+  text::TemplateTraits traits_;
   std::vector<TokenId> eos_ids_;
 };
 

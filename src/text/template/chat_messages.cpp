@@ -58,15 +58,17 @@ class Probe {
     traits.content = content_form();
     form_ = traits.content;
     const json::Value object = json::Object{{"a", 1}};
-    traits.needs_text_arguments =
-        !render(with_call("", object)) && render(with_call("", "{\"a\": 1}"));
-    const json::Value arguments = traits.needs_text_arguments ? json::Value("{\"a\": 1}") : object;
+    traits.needs_text_arguments = concatenates_arguments(object);
+    const json::Value arguments =
+        traits.needs_text_arguments ? json::Value(json::write(object)) : object;
     traits.needs_null_as_text =
         null_is_bad(with_call(nullptr, arguments), with_call("", arguments)) ||
         null_is_bad(with_answer(nullptr), with_answer(""));
     for (const std::string_view role : {"system", "developer", "tool", "function"}) {
       if (drops(role, arguments)) traits.dropped_roles.emplace_back(role);
     }
+    // Named in the template, yet left out: such a message does better as the system's.
+    traits.knows_developer = traits.knows_developer && !drops("developer", arguments);
     return traits;
   }
 
@@ -112,6 +114,13 @@ class Probe {
     if (!as_text) return false;
     const auto as_null = try_render(std::move(with_null));
     return !as_null || count(as_null->text, "None") > count(as_text->text, "None");
+  }
+
+  // Calls render with arguments as text only; some templates look at them only if content is null.
+  bool concatenates_arguments(const json::Value& object) const {
+    const json::Value text = json::write(object);
+    const bool fails_empty = !render(with_call("", object)) && render(with_call("", text));
+    return fails_empty || (!render(with_call(nullptr, object)) && render(with_call(nullptr, text)));
   }
 
   // The template renders a conversation that has such a message, but nothing of the message.

@@ -92,6 +92,16 @@ TEST(ChatMessages, DeveloperBecomesSystemUnlessTheTemplateKnowsItC12) {
             "<developer>x</><user>q</>");
 }
 
+TEST(ChatMessages, DeveloperBecomesSystemWhenTheTemplateNamesItButLeavesItOut) {
+  const Model model(
+      "{% for m in messages %}{% if m.role != 'developer' %}<{{ m.role }}>{{ m.content }}{% endif "
+      "%}{% endfor %}");
+
+  EXPECT_EQ(
+      model.render(R"([{"role":"developer","content":"x"},{"role":"user","content":"q"}])")->text,
+      "<system>x<user>q");
+}
+
 TEST(ChatMessages, AnUnknownRoleIsRefusedC12) {
   const auto r = Model(kStrings).render(R"([{"role":"critic","content":"x"}])");
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <utility>
+
 #include "base/file.h"
 #include "json/json.h"
 #include "text/tokenizer/gguf_pre.h"
@@ -85,10 +88,16 @@ INSTANTIATE_TEST_SUITE_P(Pre,
 TEST(GgufLlama, HasTheIdsOfTheOriginal) {
   if (!fs::exists(kShared / "tokenizers")) GTEST_SKIP() << "no shared folder";
   GgufVocab vocab = convert("llama2", "llama", "");
-  vocab.merges.clear();
-  // The pieces of this model stand in the order of their merges; the scores say so.
+  const auto merges = std::exchange(vocab.merges, {});
+  // A piece's score tells when it is merged: what the merge list tells by rank.
+  vocab.scores.assign(vocab.tokens.size(), -1e9f);
+  std::map<std::string, float> scores;
+  for (const std::string& merge : merges) {
+    const std::size_t space = merge.find(' ', 1);
+    scores.emplace(merge.substr(0, space) + merge.substr(space + 1), -static_cast<float>(scores.size()));
+  }
   for (std::size_t id = 0; id < vocab.tokens.size(); ++id) {
-    vocab.scores.push_back(-static_cast<float>(id));
+    if (const auto at = scores.find(vocab.tokens[id]); at != scores.end()) vocab.scores[id] = at->second;
     if (vocab.tokens[id].starts_with("<0x")) vocab.token_types[id] = 6;
   }
 
@@ -148,7 +157,7 @@ TEST(GgufT5, IsUnigramWithEos) {
   const std::string m = "\xE2\x96\x81";
   const GgufVocab vocab{.model = "t5",
                         .tokens = {"<pad>", "</s>", "<unk>", m, "a", m + "a", "b", "ab"},
-                        .scores = {0, 0, 0, -2, -4, -3, -4, -5},
+                        .scores = {0, 0, 0, -2, -4, -3, -4, -6},
                         .token_types = {3, 3, 2, 1, 1, 1, 1, 1}};
   const Tokenizer t = *Tokenizer::from_gguf(vocab);
 
