@@ -16,7 +16,8 @@ struct EosSources {
   const json::Value* config = nullptr;             // config.json: eos_token_id, also in text_config
   const json::Value* generation_config = nullptr;  // generation_config.json: eos_token_id
   std::optional<TokenId> tokenizer_eos = {};
-  std::span<const TokenId> family_ids = {};  // what the model family or the GGUF file adds (eot, eom)
+  std::span<const TokenId> family_ids =
+      {};  // what the model family or the GGUF file adds (eot, eom)
 };
 
 // Ascending, each once. A member may be a number, a list of numbers, null or absent. Error:

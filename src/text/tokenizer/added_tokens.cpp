@@ -28,7 +28,8 @@ std::size_t leading_space_bytes(std::string_view text) {
 
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   const bool is_free_left = begin == 0 || !is_word(last_char(text.substr(0, begin)).code_point);
-  const bool is_free_right = end == text.size() || !is_word(first_char(text.substr(end)).code_point);
+  const bool is_free_right =
+      end == text.size() || !is_word(first_char(text.substr(end)).code_point);
   return is_free_left && is_free_right;
 }
 
@@ -57,7 +58,9 @@ const AddedToken* AddedTokens::find(std::string_view content) const noexcept {
   return at == by_content_.end() ? nullptr : &tokens_[at->second];
 }
 
-std::optional<AddedTokens::Match> AddedTokens::longest(const ByteTrie& trie, const Normalized& n, std::size_t at) const {
+std::optional<AddedTokens::Match> AddedTokens::longest(const ByteTrie& trie,
+                                                       const Normalized& n,
+                                                       std::size_t at) const {
   std::optional<Match> best;
   std::uint32_t node = ByteTrie::kRoot;
   for (std::size_t end = at; end < n.text.size();) {
@@ -88,7 +91,8 @@ void AddedTokens::split(const ByteTrie& trie, const Normalized& n, std::vector<P
     std::size_t end = match->end;
     at = end;  // a match is used up even where a flag then rejects it
     if (match->token->is_single_word && !stands_alone(text, begin, end)) continue;
-    if (match->token->strips_left) begin = std::max(done, trailing_space_begin(text.substr(0, begin)));
+    if (match->token->strips_left)
+      begin = std::max(done, trailing_space_begin(text.substr(0, begin)));
     if (match->token->strips_right) end += leading_space_bytes(text.substr(end));
     if (begin > done) out.push_back({done, begin, std::nullopt});
     out.push_back({begin, end, match->token->id});

@@ -1,5 +1,5 @@
-// Added tokens (TXT-3): found in the text before the model sees it. Leftmost-longest, with the flags of tokenizer.json.
-// Immutable after load.
+// Added tokens (TXT-3): found in the text before the model sees it. Leftmost-longest, with the
+// flags of tokenizer.json. Immutable after load.
 #pragma once
 
 #include <optional>
@@ -32,8 +32,8 @@ struct Part {
 
 class AddedTokens {
  public:
-  // `pattern`: what to look for, the content itself or (is_normalized) its normalized form. The first token of an id
-  // or pattern stays.
+  // `pattern`: what to look for, the content itself or (is_normalized) its normalized form. The
+  // first token of an id or pattern stays.
   void add(AddedToken token, std::string_view pattern);
   void make_special(TokenId id);
 
@@ -45,7 +45,9 @@ class AddedTokens {
   bool has_normalized() const noexcept { return !normalized_.empty(); }
   // Splits n.text; special tokens match only where every byte may be special.
   void split_raw(const Normalized& n, std::vector<Part>& out) const { split(raw_, n, out); }
-  void split_normalized(const Normalized& n, std::vector<Part>& out) const { split(normalized_, n, out); }
+  void split_normalized(const Normalized& n, std::vector<Part>& out) const {
+    split(normalized_, n, out);
+  }
 
  private:
   struct Match {

@@ -9,7 +9,8 @@
 
 namespace kvasir::text::tok {
 
-MergeTable::MergeTable(std::size_t n_merges) : slots_(std::bit_ceil(std::max<std::size_t>(16, n_merges * 2))) {}
+MergeTable::MergeTable(std::size_t n_merges)
+    : slots_(std::bit_ceil(std::max<std::size_t>(16, n_merges * 2))) {}
 
 std::size_t MergeTable::slot_of(std::uint64_t key) const noexcept {
   const std::size_t mask = slots_.size() - 1;
@@ -39,7 +40,11 @@ std::array<TokenId, 256> byte_fallback_tokens(const Vocab& vocab) {
 }
 
 Bpe::Bpe(const Vocab& vocab, BpeOptions options, std::size_t n_merges)
-    : vocab_(vocab), o_(std::move(options)), merges_(n_merges), byte_tokens_(byte_fallback_tokens(vocab)), borders_(vocab) {
+    : vocab_(vocab),
+      o_(std::move(options)),
+      merges_(n_merges),
+      byte_tokens_(byte_fallback_tokens(vocab)),
+      borders_(vocab) {
   for (char32_t c = 0; c < kTableEnd; ++c) {
     std::string text;
     append_utf8(text, c);
@@ -57,7 +62,8 @@ Status Bpe::add_merge(std::string_view left, std::string_view right, std::uint32
   joined_ += right.substr(std::min(n_prefix, right.size()));
   const auto whole = vocab_.find(joined_);
   if (!a || !b || !whole) {
-    return invalid("tokenizer: merge \"" + std::string(left) + " " + std::string(right) + "\" names a piece that is not in the vocabulary");
+    return invalid("tokenizer: merge \"" + std::string(left) + " " + std::string(right) +
+                   "\" names a piece that is not in the vocabulary");
   }
   if (!vocab_.is_hidden(*whole)) merges_.set(*a, *b, {rank, *whole});
   return {};
@@ -134,11 +140,12 @@ Status Bpe::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch&
 
 void Bpe::merge_word(std::string_view word, std::vector<TokenId>& out, Scratch& scratch) const {
   start_symbols(word, scratch);
-  merge_all(scratch, [&](const Scratch::Symbol& a, const Scratch::Symbol& b) -> std::optional<Merge> {
-    const MergeTable::Entry* entry = merges_.find(a.id, b.id);
-    if (entry == nullptr) return std::nullopt;
-    return Merge{entry->rank, entry->id};
-  });
+  merge_all(scratch,
+            [&](const Scratch::Symbol& a, const Scratch::Symbol& b) -> std::optional<Merge> {
+              const MergeTable::Entry* entry = merges_.find(a.id, b.id);
+              if (entry == nullptr) return std::nullopt;
+              return Merge{entry->rank, entry->id};
+            });
   for (const Scratch::Symbol& s : scratch.symbols) {
     if (s.n_bytes > 0) out.push_back(s.id);
   }
@@ -154,11 +161,13 @@ Status add_json_merges(const json::Array& merges, Bpe& bpe) {
       if (space == std::string::npos || line->find(' ', space + 1) != std::string::npos) {
         return invalid("tokenizer: merge \"" + *line + "\" is not two pieces");
       }
-      KVASIR_TRY_DO(bpe.add_merge(std::string_view(*line).substr(0, space), std::string_view(*line).substr(space + 1), rank++));
+      KVASIR_TRY_DO(bpe.add_merge(std::string_view(*line).substr(0, space),
+                                  std::string_view(*line).substr(space + 1), rank++));
       continue;
     }
     const json::Array* pair = merge.as_array();
-    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_string()) {
+    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() ||
+        !(*pair)[1].is_string()) {
       return invalid("tokenizer: merge " + std::to_string(rank) + " is not two pieces");
     }
     KVASIR_TRY_DO(bpe.add_merge(*(*pair)[0].as_string(), *(*pair)[1].as_string(), rank++));
@@ -177,7 +186,8 @@ Result<std::unique_ptr<Model>> parse_bpe(const json::Value& spec, const Vocab& v
   o.has_byte_fallback = spec.bool_or("byte_fallback", false);
   o.ignores_merges = spec.bool_or("ignore_merges", false);
   const json::Value* merges = spec.find("merges");
-  if (merges == nullptr || !merges->is_array()) return invalid("tokenizer: a BPE model without merges");
+  if (merges == nullptr || !merges->is_array())
+    return invalid("tokenizer: a BPE model without merges");
   auto bpe = std::make_unique<Bpe>(vocab, std::move(o), merges->as_array()->size());
   KVASIR_TRY_DO(add_json_merges(*merges->as_array(), *bpe));
   return Result<std::unique_ptr<Model>>(std::move(bpe));

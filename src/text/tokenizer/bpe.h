@@ -48,11 +48,14 @@ class Bpe final : public Model {
   Bpe(const Vocab& vocab, BpeOptions options, std::size_t n_merges);
   Status add_merge(std::string_view left, std::string_view right, std::uint32_t rank);
 
-  Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const override;
+  Status tokenize(std::string_view piece,
+                  std::vector<TokenId>& out,
+                  Scratch& scratch) const override;
 
  private:
   static constexpr TokenId kNoToken = 0xFFFFFFFF;
-  static constexpr std::size_t kTableEnd = 0x250;  // code points with a precomputed token; holds the byte alphabet
+  static constexpr std::size_t kTableEnd =
+      0x250;  // code points with a precomputed token; holds the byte alphabet
 
   void merge_word(std::string_view word, std::vector<TokenId>& out, Scratch& scratch) const;
   void start_symbols(std::string_view piece, Scratch& scratch) const;
@@ -64,7 +67,7 @@ class Bpe final : public Model {
   MergeTable merges_;
   std::array<TokenId, kTableEnd> char_tokens_;
   std::array<TokenId, 256> byte_tokens_;  // <0xHH>
-  std::string joined_;  // of the merge being added
+  std::string joined_;                    // of the merge being added
   TokenId unk_ = kNoToken;
   WordBorders borders_;
   bool is_plain_ = true;  // no prefix, no suffix

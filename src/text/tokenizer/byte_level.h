@@ -1,4 +1,5 @@
-// The GPT-2 byte alphabet: every byte as one printable character, so that vocabularies of bytes are text.
+// The GPT-2 byte alphabet: every byte as one printable character, so that vocabularies of bytes are
+// text.
 #pragma once
 
 #include <array>
@@ -16,7 +17,8 @@ struct ByteChar {
 const std::array<ByteChar, 256>& byte_chars() noexcept;
 
 void append_byte_level(std::string& out, std::string_view bytes);  // bytes → alphabet
-// Alphabet → bytes, appended to out. A piece with a foreign character is no byte-level text: appended as it is.
+// Alphabet → bytes, appended to out. A piece with a foreign character is no byte-level text:
+// appended as it is.
 void append_from_byte_level(std::string& out, std::string_view piece);
 
 }  // namespace kvasir::text::tok

@@ -1,4 +1,5 @@
-// A trie over byte strings in one flat hash table: prefix matching for added tokens, Unigram and WordPiece.
+// A trie over byte strings in one flat hash table: prefix matching for added tokens, Unigram and
+// WordPiece.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,11 @@ class ByteTrie {
   void insert(std::string_view key, std::uint32_t value);  // an existing key keeps its first value
   bool empty() const noexcept { return values_.size() == 1; }
 
-  std::uint32_t child(std::uint32_t node, unsigned char byte) const noexcept;  // kNone: no such child
-  std::uint32_t value(std::uint32_t node) const noexcept { return values_[node]; }  // kNone: no key ends here
+  std::uint32_t child(std::uint32_t node,
+                      unsigned char byte) const noexcept;  // kNone: no such child
+  std::uint32_t value(std::uint32_t node) const noexcept {
+    return values_[node];
+  }  // kNone: no key ends here
   bool may_start(unsigned char byte) const noexcept { return starts_[byte]; }
 
  private:

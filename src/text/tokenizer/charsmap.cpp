@@ -10,9 +10,10 @@ namespace kvasir::text::tok {
 namespace {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-constexpr std::size_t kMaxMappedCluster = 6;             // bytes; longer grapheme clusters are taken apart
+constexpr std::size_t kMaxMappedCluster = 6;  // bytes; longer grapheme clusters are taken apart
 
-// darts-clone's unit: label in the low byte (with the leaf bit 31), a leaf flag, and a relative offset.
+// darts-clone's unit: label in the low byte (with the leaf bit 31), a leaf flag, and a relative
+// offset.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t label(std::uint32_t unit) { return unit & (1u << 31 | 0xFF); }
 std::uint32_t offset(std::uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
@@ -80,9 +81,10 @@ class SentencePieceNormalizer final : public Normalizer {
         space_(rules.escapes_spaces ? kSpaceMark : " ") {}
 
   Status apply(Normalized& n) const override {
-    const bool wants_prefix = rules_.adds_dummy_prefix && (n.is_from_start || !rules_.prefixes_start_only);
+    const bool wants_prefix =
+        rules_.adds_dummy_prefix && (n.is_from_start || !rules_.prefixes_start_only);
     Rewriter rw(n);
-    std::size_t pending_begin = 0;   // an inner run of spaces, written when something follows
+    std::size_t pending_begin = 0;  // an inner run of spaces, written when something follows
     std::size_t pending_spaces = 0;
     bool is_started = false;
     for (std::size_t at = 0; at < rw.in().size();) {
@@ -140,7 +142,8 @@ Result<Charsmap> Charsmap::parse(std::string_view blob) {
   if (blob.size() < sizeof trie_bytes) return invalid("tokenizer: character map cut short");
   std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
   blob.remove_prefix(sizeof trie_bytes);
-  if (trie_bytes > blob.size() || trie_bytes % 4 != 0) return invalid("tokenizer: character map of a wrong size");
+  if (trie_bytes > blob.size() || trie_bytes % 4 != 0)
+    return invalid("tokenizer: character map of a wrong size");
   out.units_.resize(trie_bytes / 4);
   if (trie_bytes > 0) std::memcpy(out.units_.data(), blob.data(), trie_bytes);
   out.pool_ = blob.substr(trie_bytes);
@@ -192,7 +195,9 @@ std::unique_ptr<Normalizer> make_precompiled(Charsmap charsmap) {
   return std::make_unique<Precompiled>(std::move(charsmap));
 }
 
-std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap, SentencePieceRules rules, ByteTrie kept) {
+std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap,
+                                                          SentencePieceRules rules,
+                                                          ByteTrie kept) {
   return std::make_unique<SentencePieceNormalizer>(std::move(charsmap), rules, std::move(kept));
 }
 

@@ -1,5 +1,6 @@
-// SentencePiece's precompiled character map: a Darts double-array trie over UTF-8 and a pool of replacement texts
-// (format: SentencePiece normalizer.cc, "precompiled_charsmap"; units as in darts-clone).
+// SentencePiece's precompiled character map: a Darts double-array trie over UTF-8 and a pool of
+// replacement texts (format: SentencePiece normalizer.cc, "precompiled_charsmap"; units as in
+// darts-clone).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class Charsmap {
   };
 
   static Result<Charsmap> parse(std::string_view blob);  // empty blob: maps nothing
-  std::optional<Hit> shortest(std::string_view text) const noexcept;  // a key that is a prefix of text
+  std::optional<Hit> shortest(
+      std::string_view text) const noexcept;  // a key that is a prefix of text
   std::optional<Hit> longest(std::string_view text) const noexcept;
 
  private:
@@ -36,8 +38,8 @@ class Charsmap {
   std::string pool_;  // NUL-terminated texts
 };
 
-// The Precompiled normalizer of tokenizer.json: whole grapheme clusters first, then single characters; the reference
-// takes the shortest key and replaces all it looked at.
+// The Precompiled normalizer of tokenizer.json: whole grapheme clusters first, then single
+// characters; the reference takes the shortest key and replaces all it looked at.
 std::unique_ptr<Normalizer> make_precompiled(Charsmap charsmap);
 
 struct SentencePieceRules {
@@ -49,11 +51,15 @@ struct SentencePieceRules {
 
   // Leading spaces that decoding takes back.
   std::size_t n_stripped() const noexcept {
-    return removes_extra_spaces ? std::numeric_limits<std::size_t>::max() : adds_dummy_prefix ? 1 : 0;
+    return removes_extra_spaces ? std::numeric_limits<std::size_t>::max()
+           : adds_dummy_prefix  ? 1
+                                : 0;
   }
 };
-// SentencePiece's own normalization, for tokenizer.model and GGUF: the longest key at each place. `kept` are texts that
-// the map leaves alone (user-defined symbols).
-std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap, SentencePieceRules rules, ByteTrie kept = {});
+// SentencePiece's own normalization, for tokenizer.model and GGUF: the longest key at each place.
+// `kept` are texts that the map leaves alone (user-defined symbols).
+std::unique_ptr<Normalizer> make_sentencepiece_normalizer(Charsmap charsmap,
+                                                          SentencePieceRules rules,
+                                                          ByteTrie kept = {});
 
 }  // namespace kvasir::text::tok

@@ -1,4 +1,5 @@
-// tokenizer_config.json (or special_tokens_map.json): what it says about special tokens and about wrapping texts.
+// tokenizer_config.json (or special_tokens_map.json): what it says about special tokens and about
+// wrapping texts.
 #include <algorithm>
 #include <array>
 
@@ -45,10 +46,12 @@ Status add_missing_tokens(const json::Value& config, Pipeline& p) {
   if (entries == nullptr || !entries->is_object()) return {};
   std::vector<std::pair<std::uint64_t, const json::Value*>> ordered;
   for (const auto& [key, entry] : *entries->as_object()) {
-    const bool is_number = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_number =
+        !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (is_number) ordered.emplace_back(std::stoull(key), &entry);
   }
-  std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(ordered.begin(), ordered.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [id, entry] : ordered) {
     const std::string content = content_of(entry->find("content"));
     if (content.empty() || p.added.find(content) != nullptr) continue;
@@ -74,7 +77,8 @@ Status add_config_tokens(const json::Value& config, Pipeline& p) {
     const json::Value* entries = config.find(list);
     if (entries == nullptr) continue;
     if (entries->is_array()) {
-      for (const json::Value& entry : *entries->as_array()) KVASIR_TRY_DO(make_special(content_of(&entry), p));
+      for (const json::Value& entry : *entries->as_array())
+        KVASIR_TRY_DO(make_special(content_of(&entry), p));
     } else if (entries->is_object()) {  // name → token
       for (const auto& [name, entry] : *entries->as_object()) {
         const std::string content = content_of(&entry);
@@ -96,8 +100,10 @@ void apply_config_rules(const json::Value& config, Pipeline& p) {
   }
   const json::Value* add_bos = config.find("add_bos_token");
   const json::Value* add_eos = config.find("add_eos_token");
-  if (add_bos != nullptr && add_bos->is_bool() && p.bos) p.post.set_bos(*p.bos, *add_bos->as_bool());
-  if (add_eos != nullptr && add_eos->is_bool() && p.eos) p.post.set_eos(*p.eos, *add_eos->as_bool());
+  if (add_bos != nullptr && add_bos->is_bool() && p.bos)
+    p.post.set_bos(*p.bos, *add_bos->as_bool());
+  if (add_eos != nullptr && add_eos->is_bool() && p.eos)
+    p.post.set_eos(*p.eos, *add_eos->as_bool());
   if (config.bool_or("clean_up_tokenization_spaces", false)) p.decoder.add_cleanup();
 }
 

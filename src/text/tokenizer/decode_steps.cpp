@@ -72,7 +72,8 @@ class ReplaceTextStep final : public DecodeStep {
     held_ += chunk.text;
     made_.clear();
     std::size_t at = 0;
-    for (std::size_t hit = held_.find(from_); hit != std::string::npos; hit = held_.find(from_, at)) {
+    for (std::size_t hit = held_.find(from_); hit != std::string::npos;
+         hit = held_.find(from_, at)) {
       made_.append(held_, at, hit - at);
       made_ += to_;
       at = hit + from_.size();
@@ -92,7 +93,8 @@ class ReplaceTextStep final : public DecodeStep {
 
 class ReplaceRegexStep final : public DecodeStep {
  public:
-  ReplaceRegexStep(Regex pattern, std::string to) : pattern_(std::move(pattern)), to_(std::move(to)) {}
+  ReplaceRegexStep(Regex pattern, std::string to)
+      : pattern_(std::move(pattern)), to_(std::move(to)) {}
 
   void push(const Chunk& chunk, const Downstream& out) override {
     token_ += chunk.text;
@@ -140,7 +142,8 @@ class StripStep final : public DecodeStep {
     }
     if (n_left_ > 0 && !content_.starts_with(rest)) n_left_ = 0;
     std::size_t n_tail = 0;  // bytes at the end that may be cut
-    for (std::size_t i = 0; i < n_stop_ && rest.substr(0, rest.size() - n_tail).ends_with(content_); ++i) {
+    for (std::size_t i = 0; i < n_stop_ && rest.substr(0, rest.size() - n_tail).ends_with(content_);
+         ++i) {
       n_tail += content_.size();
     }
     // While the start may still be cut, a broken character waits with it.
@@ -159,12 +162,14 @@ class StripStep final : public DecodeStep {
 
 class MetaspaceStep final : public DecodeStep {
  public:
-  MetaspaceStep(std::string mark, bool drops_in_first) : mark_(std::move(mark)), drops_(drops_in_first) {}
+  MetaspaceStep(std::string mark, bool drops_in_first)
+      : mark_(std::move(mark)), drops_(drops_in_first) {}
 
   void push(const Chunk& chunk, const Downstream& out) override {
     made_.clear();
     std::size_t at = 0;
-    for (std::size_t hit = chunk.text.find(mark_); hit != std::string_view::npos; hit = chunk.text.find(mark_, at)) {
+    for (std::size_t hit = chunk.text.find(mark_); hit != std::string_view::npos;
+         hit = chunk.text.find(mark_, at)) {
       made_ += chunk.text.substr(at, hit - at);
       if (!drops_) made_ += ' ';
       at = hit + mark_.size();
@@ -181,7 +186,8 @@ class MetaspaceStep final : public DecodeStep {
 };
 
 void replace_in_place(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
   }
 }
@@ -209,8 +215,9 @@ class WordPieceStep final : public DecodeStep {
   static void clean(std::string& text) {
     using Pair = std::pair<std::string_view, std::string_view>;
     static constexpr std::array kRules{
-        Pair{" .", "."},    Pair{" ?", "?"},    Pair{" !", "!"},           Pair{" ,", ","},   Pair{" ' ", "'"}, Pair{" n't", "n't"},
-        Pair{" 'm", "'m"}, Pair{" do not", " don't"}, Pair{" 's", "'s"}, Pair{" 've", "'ve"}, Pair{" 're", "'re"}};
+        Pair{" .", "."},   Pair{" ?", "?"},     Pair{" !", "!"},    Pair{" ,", ","},
+        Pair{" ' ", "'"},  Pair{" n't", "n't"}, Pair{" 'm", "'m"},  Pair{" do not", " don't"},
+        Pair{" 's", "'s"}, Pair{" 've", "'ve"}, Pair{" 're", "'re"}};
     for (const auto& [from, to] : kRules) replace_in_place(text, from, to);
   }
 
@@ -241,7 +248,8 @@ class BpeSuffixStep final : public DecodeStep {
 
   std::string suffix_;
   bool waits_;
-  std::string held_;  // the newest token: only the next one, or the end, says what its suffix becomes
+  std::string
+      held_;  // the newest token: only the next one, or the end, says what its suffix becomes
   bool has_held_ = false;
 };
 
@@ -296,7 +304,9 @@ std::unique_ptr<DecodeStep> replace_text_step(std::string from, std::string to) 
 std::unique_ptr<DecodeStep> replace_regex_step(Regex pattern, std::string to) {
   return std::make_unique<ReplaceRegexStep>(std::move(pattern), std::move(to));
 }
-std::unique_ptr<DecodeStep> strip_step(std::string content, std::size_t n_start, std::size_t n_stop) {
+std::unique_ptr<DecodeStep> strip_step(std::string content,
+                                       std::size_t n_start,
+                                       std::size_t n_stop) {
   return std::make_unique<StripStep>(std::move(content), n_start, n_stop);
 }
 std::unique_ptr<DecodeStep> metaspace_step(std::string mark, bool drops_in_first) {
@@ -308,7 +318,9 @@ std::unique_ptr<DecodeStep> word_piece_step(std::string prefix, bool cleans, boo
 std::unique_ptr<DecodeStep> bpe_suffix_step(std::string suffix, bool waits) {
   return std::make_unique<BpeSuffixStep>(std::move(suffix), waits);
 }
-std::unique_ptr<DecodeStep> join_step(bool is_start) { return std::make_unique<JoinStep>(is_start); }
+std::unique_ptr<DecodeStep> join_step(bool is_start) {
+  return std::make_unique<JoinStep>(is_start);
+}
 std::unique_ptr<DecodeStep> utf8_step() { return std::make_unique<Utf8Step>(); }
 
 }  // namespace kvasir::text::tok

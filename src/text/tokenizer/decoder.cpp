@@ -50,9 +50,9 @@ class DecoderParser {
       out_.add([](const DecodeMode& mode) { return join_step(mode.is_start); });
       return out_;
     }
-    KVASIR_TRY_DO(for_each_step(spec, "decoders", [&](const json::Value& step, const std::string& type) {
-      return add(step, type);
-    }));
+    KVASIR_TRY_DO(for_each_step(
+        spec, "decoders",
+        [&](const json::Value& step, const std::string& type) { return add(step, type); }));
     return out_;
   }
 
@@ -75,7 +75,8 @@ class DecoderParser {
     } else if (type == "WordPiece") {
       const std::string prefix = step.string_or("prefix", "##");
       const bool cleans = step.bool_or("cleanup", true);
-      out_.add([=](const DecodeMode& mode) { return word_piece_step(prefix, cleans, mode.is_start); });
+      out_.add(
+          [=](const DecodeMode& mode) { return word_piece_step(prefix, cleans, mode.is_start); });
     } else if (type == "BPEDecoder") {
       const std::string suffix = step.string_or("suffix", "</w>");
       out_.add([=](const DecodeMode& mode) { return bpe_suffix_step(suffix, !mode.is_raw); });
@@ -88,7 +89,9 @@ class DecoderParser {
   Status add_replace(const json::Value& step) {
     const std::string to = step.string_or("content", "");
     const json::Value* pattern = step.find("pattern");
-    const json::Value* text = pattern == nullptr ? nullptr : pattern->is_string() ? pattern : pattern->find("String");
+    const json::Value* text = pattern == nullptr     ? nullptr
+                              : pattern->is_string() ? pattern
+                                                     : pattern->find("String");
     if (text != nullptr && text->is_string()) {
       const std::string from = *text->as_string();
       out_.add([=](const DecodeMode&) { return replace_text_step(from, to); });
@@ -107,14 +110,16 @@ class DecoderParser {
     const bool is_of_text = is_fused_;  // else of every token
     out_.add([=](const DecodeMode& mode) {
       const bool cuts_start = mode.is_start || !is_of_text;
-      return strip_step(content, cuts_start ? static_cast<std::size_t>(start) : 0, static_cast<std::size_t>(stop));
+      return strip_step(content, cuts_start ? static_cast<std::size_t>(start) : 0,
+                        static_cast<std::size_t>(stop));
     });
     return {};
   }
 
   Status add_metaspace(const json::Value& step) {
     KVASIR_TRY(const std::string mark, one_character(step, "replacement", kSpaceMark));
-    const bool is_old_never = !step.bool_or("add_prefix_space", true) && step.find("prepend_scheme") == nullptr;
+    const bool is_old_never =
+        !step.bool_or("add_prefix_space", true) && step.find("prepend_scheme") == nullptr;
     const bool drops = !is_old_never && step.string_or("prepend_scheme", "always") != "never";
     out_.add([=](const DecodeMode& mode) { return metaspace_step(mark, drops && mode.is_start); });
     return {};
@@ -124,7 +129,9 @@ class DecoderParser {
   bool is_fused_ = false;
 };
 
-Result<DecoderSpec> DecoderSpec::parse(const json::Value& spec) { return DecoderParser().parse(spec); }
+Result<DecoderSpec> DecoderSpec::parse(const json::Value& spec) {
+  return DecoderParser().parse(spec);
+}
 
 DecoderSpec DecoderSpec::byte_level() {
   DecoderSpec out;
@@ -138,7 +145,8 @@ DecoderSpec DecoderSpec::sentencepiece(std::size_t n_stripped) {
   out.add([](const DecodeMode&) { return byte_fallback_step(); });
   out.add([](const DecodeMode&) { return fuse_step(); });
   if (n_stripped > 0) {
-    out.add([=](const DecodeMode& mode) { return strip_step(" ", mode.is_start ? n_stripped : 0, 0); });
+    out.add(
+        [=](const DecodeMode& mode) { return strip_step(" ", mode.is_start ? n_stripped : 0, 0); });
   }
   return out;
 }
@@ -151,12 +159,15 @@ DecoderSpec DecoderSpec::word_piece() {
 
 void DecoderSpec::add_cleanup() {
   using Pair = std::pair<std::string_view, std::string_view>;
-  static constexpr std::array kRules{Pair{" .", "."},      Pair{" ?", "?"},    Pair{" !", "!"},   Pair{" ,", ","},
-                                     Pair{" ' ", "'"},     Pair{" n't", "n't"}, Pair{" 'm", "'m"}, Pair{" 's", "'s"},
-                                     Pair{" 've", "'ve"}, Pair{" 're", "'re"}};
+  static constexpr std::array kRules{Pair{" .", "."},    Pair{" ?", "?"},   Pair{" !", "!"},
+                                     Pair{" ,", ","},    Pair{" ' ", "'"},  Pair{" n't", "n't"},
+                                     Pair{" 'm", "'m"},  Pair{" 's", "'s"}, Pair{" 've", "'ve"},
+                                     Pair{" 're", "'re"}};
   add([](const DecodeMode&) { return fuse_step(); });
   for (const auto& rule : kRules) {
-    add([rule](const DecodeMode&) { return replace_text_step(std::string(rule.first), std::string(rule.second)); });
+    add([rule](const DecodeMode&) {
+      return replace_text_step(std::string(rule.first), std::string(rule.second));
+    });
   }
 }
 

@@ -1,5 +1,6 @@
-// Decoders (TXT-11) as a chain of streaming steps: the same code decodes a whole list of ids and one token at a time,
-// so the two cannot differ (TXT-15). A DecoderSpec is immutable; a DecodeChain is the state of one stream.
+// Decoders (TXT-11) as a chain of streaming steps: the same code decodes a whole list of ids and
+// one token at a time, so the two cannot differ (TXT-15). A DecoderSpec is immutable; a DecodeChain
+// is the state of one stream.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,8 @@ namespace kvasir::text::tok {
 
 class DecodeChain;
 
-// Part of a token's text. Most steps see whole tokens (begins and ends); after a Fuse all is one long token.
+// Part of a token's text. Most steps see whole tokens (begins and ends); after a Fuse all is one
+// long token.
 struct Chunk {
   std::string_view text;
   bool begins = true;
@@ -41,8 +43,9 @@ class DecodeStep {
 };
 
 struct DecodeMode {
-  bool is_start = true;  // false: the text goes on from something; leading-space rules do not apply (TXT-17)
-  bool is_raw = false;   // bytes as they are, not made valid UTF-8
+  bool is_start =
+      true;  // false: the text goes on from something; leading-space rules do not apply (TXT-17)
+  bool is_raw = false;  // bytes as they are, not made valid UTF-8
 };
 
 class DecoderSpec {

@@ -12,7 +12,8 @@ struct Detokenizer::State {
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, const DecodeOptions& options)
     : state_(std::make_unique<State>(
-          State{tokenizer, options, tokenizer.pipeline().decoder.start({.is_start = options.is_start})})) {}
+          State{tokenizer, options,
+                tokenizer.pipeline().decoder.start({.is_start = options.is_start})})) {}
 Detokenizer::Detokenizer(Detokenizer&&) noexcept = default;
 Detokenizer& Detokenizer::operator=(Detokenizer&&) noexcept = default;
 Detokenizer::~Detokenizer() = default;

@@ -40,7 +40,8 @@ TEST(Encode, MatchesSpecialTokensOnlyWhereTheCallerAllows) {
 
   EXPECT_THAT(encode(t, "x<|a|>"), ElementsAre(23, kA));
   EXPECT_THAT(encode(t, "x<|a|>", {.parse_special = false}), ElementsAre(23, 27, 28, 0, 28, 29));
-  EXPECT_THAT(encode(t, "x<b>", {.parse_special = false}), ElementsAre(23, kB)) << "not special: always matched";
+  EXPECT_THAT(encode(t, "x<b>", {.parse_special = false}), ElementsAre(23, kB))
+      << "not special: always matched";
 }
 
 TEST(Encode, ContentCannotForgeASpecialTokenAcrossSpanBorders) {
@@ -48,7 +49,8 @@ TEST(Encode, ContentCannotForgeASpecialTokenAcrossSpanBorders) {
   const Ids spelled = {27, 28, 0, 28, 29};
 
   EXPECT_EQ(encode(t, {{"<|a|>", true}}), Ids{kA});
-  EXPECT_EQ(encode(t, {{"<|", true}, {"a|>", true}}), Ids{kA}) << "a border between allowed spans does not matter";
+  EXPECT_EQ(encode(t, {{"<|", true}, {"a|>", true}}), Ids{kA})
+      << "a border between allowed spans does not matter";
   EXPECT_EQ(encode(t, {{"<|a|>", false}}), spelled);
   EXPECT_EQ(encode(t, {{"<|a", true}, {"|>", false}}), spelled);
   EXPECT_EQ(encode(t, {{"<", false}, {"|a|>", true}}), spelled);
@@ -59,13 +61,17 @@ TEST(Encode, ContentCannotForgeASpecialTokenAcrossSpanBorders) {
 
 TEST(Encode, OriginsSurviveNormalizersAndBadUtf8) {
   const std::string marker = R"({"id":0,"content":"<|a|>","special":true,"normalized":true})";
-  const Tokenizer t = load_json(char_tokenizer_json(R"("normalizer":{"type":"Sequence","normalizers":[{"type":"NFKC"},
-      {"type":"Lowercase"},{"type":"Replace","pattern":{"String":"z"},"content":"yy"}]})", marker));
+  const Tokenizer t = load_json(
+      char_tokenizer_json(R"("normalizer":{"type":"Sequence","normalizers":[{"type":"NFKC"},
+      {"type":"Lowercase"},{"type":"Replace","pattern":{"String":"z"},"content":"yy"}]})",
+                          marker));
 
   EXPECT_THAT(encode(t, {{"Z", false}, {"<|A|>", true}}), ElementsAre(24, 24, kA));
   EXPECT_THAT(encode(t, {{"Z", true}, {"<|A|>", false}}), ElementsAre(24, 24, 27, 28, 0, 28, 29));
-  EXPECT_THAT(encode(t, {{"\xFFz", false}, {"<|A|>", true}, {"<|A|>", false}}), ElementsAre(24, 24, kA, 27, 28, 0, 28, 29));
-  EXPECT_THAT(encode(t, {{"<|\xEF\xBD\x81|>", true}, {"<|\xEF\xBD\x81", true}, {"|>", false}}), ElementsAre(kA, 27, 28, 0, 28, 29))
+  EXPECT_THAT(encode(t, {{"\xFFz", false}, {"<|A|>", true}, {"<|A|>", false}}),
+              ElementsAre(24, 24, kA, 27, 28, 0, 28, 29));
+  EXPECT_THAT(encode(t, {{"<|\xEF\xBD\x81|>", true}, {"<|\xEF\xBD\x81", true}, {"|>", false}}),
+              ElementsAre(kA, 27, 28, 0, 28, 29))
       << "a fullwidth letter keeps its origin";
 }
 
@@ -81,10 +87,12 @@ TEST(Encode, TextCannotSpellASpecialTokenThroughTheModel) {
 }
 
 TEST(EncodeChat, TakesExactlyOneBosBackWhenTheTextBeginsWithIt) {
-  const std::string post = R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<|a|>","type_id":0}},
+  const std::string post =
+      R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<|a|>","type_id":0}},
     {"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<b>","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}}],
     "special_tokens":{"<|a|>":{"id":"<|a|>","ids":[31],"tokens":["<|a|>"]},"<b>":{"id":"<b>","ids":[32],"tokens":["<b>"]}}})";
-  const Tokenizer t = load_json(char_tokenizer_json(post, kMarkers), R"({"bos_token":"<|a|>","eos_token":"<b>"})");
+  const Tokenizer t =
+      load_json(char_tokenizer_json(post, kMarkers), R"({"bos_token":"<|a|>","eos_token":"<b>"})");
   const auto chat = [&](std::string_view text) {
     const TextSpan span{text, true};
     return *t.encode_chat({&span, 1});
@@ -95,11 +103,13 @@ TEST(EncodeChat, TakesExactlyOneBosBackWhenTheTextBeginsWithIt) {
   EXPECT_THAT(chat("x"), ElementsAre(kA, 23)) << "no EOS: the prompt goes on";
   EXPECT_THAT(chat("<|a|>x"), ElementsAre(kA, 23));
   EXPECT_THAT(chat("<|a|><|a|>y"), ElementsAre(kA, kA, 24));
-  EXPECT_THAT(encode(t, "<|a|>x"), ElementsAre(kA, kA, 23, kB)) << "raw completions keep the tokenizer's own rule";
+  EXPECT_THAT(encode(t, "<|a|>x"), ElementsAre(kA, kA, 23, kB))
+      << "raw completions keep the tokenizer's own rule";
 }
 
 TEST(Config, NamesSpecialTokensAndAddsBos) {
-  const std::string config = R"({"bos_token":{"content":"<|a|>"},"eos_token":"z","pad_token":null,"add_bos_token":true,
+  const std::string config =
+      R"({"bos_token":{"content":"<|a|>"},"eos_token":"z","pad_token":null,"add_bos_token":true,
     "add_eos_token":true,"additional_special_tokens":["<b>"]})";
   const Tokenizer t = load_json(char_tokenizer_json("", kMarkers), config);
 
@@ -109,11 +119,13 @@ TEST(Config, NamesSpecialTokensAndAddsBos) {
   EXPECT_TRUE(t.is_special(kB));
   EXPECT_THAT(encode(t, "y"), ElementsAre(kA, 24, 25));
   ASSERT_EQ(t.named_special_tokens().size(), 2u);
-  EXPECT_EQ(t.named_special_tokens()[0], (std::pair<std::string, std::string>("bos_token", "<|a|>")));
+  EXPECT_EQ(t.named_special_tokens()[0],
+            (std::pair<std::string, std::string>("bos_token", "<|a|>")));
 }
 
 TEST(Config, CleansSpacesOnlyWhenItSaysSo) {
-  const std::string json = char_tokenizer_json(R"("decoder":{"type":"Fuse"})", R"({"id":0,"content":"."})");
+  const std::string json =
+      char_tokenizer_json(R"("decoder":{"type":"Fuse"})", R"({"id":0,"content":"."})");
   const Ids ids = {0, 26, 31, 26, 1};
 
   EXPECT_EQ(load_json(json).decode(ids), "a . b");
@@ -145,12 +157,14 @@ TEST(Encode, LongRunsOfOneCharacterAreExactAndFast_C04) {
 
 TEST(Encode, TakesUnderASecondForAnyRepeatedCharacter_C04) {
   const Tokenizer t = made_tokenizer("pre-qwen35");
-  for (const std::string unit : {"A", "a", ".", " ", "\n", "1", "\xE6\xBC\xA2", "e\xCC\x81", "\xCC\x81\xCC\x96", "aB", "\x01"}) {
+  for (const std::string unit : {"A", "a", ".", " ", "\n", "1", "\xE6\xBC\xA2", "e\xCC\x81",
+                                 "\xCC\x81\xCC\x96", "aB", "\x01"}) {
     std::string text;
     while (text.size() < 200'000) text += unit;
     const auto start = std::chrono::steady_clock::now();
     ASSERT_TRUE(t.encode(text));
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1.0) << unit;
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1.0)
+        << unit;
   }
 }
 
@@ -186,15 +200,20 @@ TEST(Load, NamesWhatItDoesNotUnderstand) {
   EXPECT_THAT(error("{"), HasSubstr("JSON"));
   EXPECT_THAT(error("{}"), HasSubstr("no model"));
   EXPECT_THAT(error(char_tokenizer_json(R"("normalizer":{"type":"Odd"})")), HasSubstr("\"Odd\""));
-  EXPECT_THAT(error(char_tokenizer_json(R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"a("},"behavior":"Removed"})")),
-              HasSubstr("a("));
+  EXPECT_THAT(
+      error(char_tokenizer_json(
+          R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"a("},"behavior":"Removed"})")),
+      HasSubstr("a("));
   EXPECT_THAT(error(char_tokenizer_json(R"("decoder":{"type":"Odd"})")), HasSubstr("\"Odd\""));
-  EXPECT_THAT(error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"), HasSubstr("a b"));
-  EXPECT_THAT(error(R"({"model":{"type":"WordLevel","vocab":{"a":16777216}}})"), HasSubstr("16777216"));
+  EXPECT_THAT(error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"),
+              HasSubstr("a b"));
+  EXPECT_THAT(error(R"({"model":{"type":"WordLevel","vocab":{"a":16777216}}})"),
+              HasSubstr("16777216"));
 }
 
 TEST(Load, TakesSparseIds) {
-  const Tokenizer t = load_json(R"({"model":{"type":"WordLevel","vocab":{"a":7,"b":70000},"unk_token":"a"}})");
+  const Tokenizer t =
+      load_json(R"({"model":{"type":"WordLevel","vocab":{"a":7,"b":70000},"unk_token":"a"}})");
 
   EXPECT_EQ(t.vocab_size(), 70001u);
   EXPECT_TRUE(t.has_token(7));

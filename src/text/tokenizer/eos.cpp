@@ -31,7 +31,8 @@ Result<std::vector<TokenId>> eos_ids(const EosSources& sources) {
   std::vector<TokenId> out(sources.family_ids.begin(), sources.family_ids.end());
   if (sources.tokenizer_eos) out.push_back(*sources.tokenizer_eos);
   KVASIR_TRY_DO(add_member(sources.config, "config.json", out));
-  const json::Value* text_config = sources.config == nullptr ? nullptr : sources.config->find("text_config");
+  const json::Value* text_config =
+      sources.config == nullptr ? nullptr : sources.config->find("text_config");
   KVASIR_TRY_DO(add_member(text_config, "config.json: text_config", out));
   KVASIR_TRY_DO(add_member(sources.generation_config, "generation_config.json", out));
   std::sort(out.begin(), out.end());

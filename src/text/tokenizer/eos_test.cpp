@@ -27,7 +27,8 @@ TEST(EosIds, AbsentAndNullMembersAddNothing) {
 }
 
 TEST(EosIds, RefusesWhatIsNoId) {
-  for (const char* text : {R"({"eos_token_id":"2"})", R"({"eos_token_id":-1})", R"({"eos_token_id":[1,1.5]})", R"({"eos_token_id":99999999999})"}) {
+  for (const char* text : {R"({"eos_token_id":"2"})", R"({"eos_token_id":-1})",
+                           R"({"eos_token_id":[1,1.5]})", R"({"eos_token_id":99999999999})"}) {
     const json::Value config = value(text);
     EXPECT_FALSE(eos_ids({.generation_config = &config})) << text;
   }

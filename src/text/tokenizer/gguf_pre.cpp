@@ -7,16 +7,18 @@ namespace {
 
 using sv = std::string_view;
 
-constexpr sv kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr sv kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr sv kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr sv kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr sv kQwen35 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Words by case, as in o200k: capitals then small letters, or capitals only; a contraction may follow.
-#define KVASIR_CASED_WORDS(contraction)                                                                        \
-  R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)" contraction               \
+// Words by case, as in o200k: capitals then small letters, or capitals only; a contraction may
+// follow.
+#define KVASIR_CASED_WORDS(contraction)                                                         \
+  R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)" contraction \
   R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)" contraction
 #define KVASIR_CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
 #define KVASIR_CASED_REST R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
@@ -63,15 +65,22 @@ constexpr std::array<sv, 1> kGpt4oSet{kGpt4o};
 constexpr std::array<sv, 1> kTekkenSet{kTekken};
 constexpr std::array<sv, 1> kKimiSet{kKimi};
 constexpr std::array<sv, 2> kDigitsGpt2Set{R"(\p{N})", kGpt2};
-constexpr std::array<sv, 3> kDeepseek3Set{R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", kDeepseek3Words};
-constexpr std::array<sv, 6> kDeepseekSet{"[\r\n]",   kDeepseekLetters,          "\\s?[!-/:-~！-／：-～‘-‟　-。]+",
-                                         "\\s+$",    "[一-龥ࠀ-一가-퟿]+",       R"(\p{N}+)"};
-constexpr std::array<sv, 5> kDeepseekCoderSet{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", "[一-龥ࠀ-一가-퟿]+", R"(\p{N})"};
+constexpr std::array<sv, 3> kDeepseek3Set{R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+",
+                                          kDeepseek3Words};
+constexpr std::array<sv, 6> kDeepseekSet{
+    "[\r\n]", kDeepseekLetters,           "\\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    "\\s+$",  "[一-龥ࠀ-一가-퟿]+", R"(\p{N}+)"};
+constexpr std::array<sv, 5> kDeepseekCoderSet{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                                              "[一-龥ࠀ-一가-퟿]+", R"(\p{N})"};
 constexpr std::array<sv, 3> kFalconSet{R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, "[0-9][0-9][0-9]"};
-constexpr std::array<sv, 4> kDefaultSet{R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"};
+constexpr std::array<sv, 4> kDefaultSet{R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)",
+                                        "[0-9][0-9][0-9]"};
 constexpr std::array<sv, 1> kBloomSet{kBloom};
 constexpr std::array<sv, 2> kVikingSet{kBloom, R"(\p{N})"};
-constexpr std::array<sv, 2> kYoutuSet{"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+", kYoutuWords};
+constexpr std::array<sv, 2> kYoutuSet{
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]"
+    "+",
+    kYoutuWords};
 constexpr std::array<sv, 1> kBailingSet{
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
 constexpr std::array<sv, 1> kSeedCoderSet{
@@ -84,8 +93,10 @@ constexpr std::array<sv, 2> kSuperBpeSet{R"(\p{N}+)", R"((?=(\d{3})+(?!\d)))"};
 constexpr std::array<sv, 1> kExaoneMoeSet{
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"};
 constexpr std::array<sv, 1> kLinesSet{R"([^\n]+|[\n]+)"};
-constexpr std::array<sv, 6> kChameleonSet{"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )",
-                                          R"(\p{N})", R"([\p{P}!-/:-@\[-`{-~])", kGpt2};
+constexpr std::array<sv, 6> kChameleonSet{
+    "<sentinel:[0-9]+>",       "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+    "([\\t\\n]|    |  )",      R"(\p{N})",
+    R"([\p{P}!-/:-@\[-`{-~])", kGpt2};
 
 constexpr GgufPre kPlainGpt2{kGpt2Set};
 constexpr GgufPre kDigitsGpt2{kDigitsGpt2Set};

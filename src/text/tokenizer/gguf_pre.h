@@ -1,4 +1,5 @@
-// tokenizer.ggml.pre: the names that GGUF files use for the pre-tokenizers of published models, and their patterns.
+// tokenizer.ggml.pre: the names that GGUF files use for the pre-tokenizers of published models, and
+// their patterns.
 #pragma once
 
 #include <span>
@@ -7,7 +8,8 @@
 namespace kvasir::text::tok {
 
 struct GgufPre {
-  std::span<const std::string_view> patterns;  // Oniguruma syntax; applied one after the other, matches isolated
+  std::span<const std::string_view>
+      patterns;  // Oniguruma syntax; applied one after the other, matches isolated
   bool ignores_merges = false;
   bool adds_bos = false;          // where the file does not say
   bool has_nfc = false;           // the model's own tokenizer normalizes

@@ -1,5 +1,5 @@
-// Tokenizers of GGUF files: with the metadata that a converter would write for the reference tokenizers, the ids are
-// the same.
+// Tokenizers of GGUF files: with the metadata that a converter would write for the reference
+// tokenizers, the ids are the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,13 +40,16 @@ GgufVocab convert(const std::string& name, const std::string& model, const std::
     out.tokens[at] = piece;
     out.token_types[at] = type;
   };
-  for (const auto& [piece, id] : *root.find("model")->find("vocab")->as_object()) put(piece, *id.as_int(), 1);
+  for (const auto& [piece, id] : *root.find("model")->find("vocab")->as_object())
+    put(piece, *id.as_int(), 1);
   for (const json::Value& token : *root.find("added_tokens")->as_array()) {
-    put(token.string_or("content", ""), token.int_or("id", 0), token.bool_or("special", false) ? 3 : 4);
+    put(token.string_or("content", ""), token.int_or("id", 0),
+        token.bool_or("special", false) ? 3 : 4);
   }
   for (const json::Value& merge : *root.find("model")->find("merges")->as_array()) {
     const json::Array* pair = merge.as_array();
-    out.merges.push_back(pair ? *(*pair)[0].as_string() + " " + *(*pair)[1].as_string() : *merge.as_string());
+    out.merges.push_back(pair ? *(*pair)[0].as_string() + " " + *(*pair)[1].as_string()
+                              : *merge.as_string());
   }
   return out;
 }
@@ -56,10 +59,12 @@ void expect_reference_ids(const Tokenizer& t, const std::string& name) {
   std::size_t n_differ = 0;
   for (const json::Value& one : *root.find("cases")->as_array()) {
     Ids want;
-    for (const json::Value& id : *one.find("ids")->as_array()) want.push_back(static_cast<TokenId>(*id.as_int()));
+    for (const json::Value& id : *one.find("ids")->as_array())
+      want.push_back(static_cast<TokenId>(*id.as_int()));
     const std::string text = one.string_or("text", "");
     const auto got = t.encode(text, {.add_special = false});
-    const bool is_same = got && *got == want && t.decode(want, {.skip_special = false}) == one.string_or("decoded", "");
+    const bool is_same = got && *got == want &&
+                         t.decode(want, {.skip_special = false}) == one.string_or("decoded", "");
     if (!is_same && n_differ++ == 0) ADD_FAILURE() << name << ": " << text;
   }
   EXPECT_EQ(n_differ, 0u) << name;
@@ -81,7 +86,9 @@ TEST_P(GgufGpt2, HasTheIdsOfTheOriginal) {
 
 INSTANTIATE_TEST_SUITE_P(Pre,
                          GgufGpt2,
-                         testing::Values(Kind{"llama3", "llama-bpe"}, Kind{"gptoss", "gpt-4o"}, Kind{"qwen3", "qwen2"},
+                         testing::Values(Kind{"llama3", "llama-bpe"},
+                                         Kind{"gptoss", "gpt-4o"},
+                                         Kind{"qwen3", "qwen2"},
                                          Kind{"deepseek_v3", "deepseek-v3"}),
                          [](const auto& param) { return std::string(param.param.name); });
 
@@ -94,10 +101,12 @@ TEST(GgufLlama, HasTheIdsOfTheOriginal) {
   std::map<std::string, float> scores;
   for (const std::string& merge : merges) {
     const std::size_t space = merge.find(' ', 1);
-    scores.emplace(merge.substr(0, space) + merge.substr(space + 1), -static_cast<float>(scores.size()));
+    scores.emplace(merge.substr(0, space) + merge.substr(space + 1),
+                   -static_cast<float>(scores.size()));
   }
   for (std::size_t id = 0; id < vocab.tokens.size(); ++id) {
-    if (const auto at = scores.find(vocab.tokens[id]); at != scores.end()) vocab.scores[id] = at->second;
+    if (const auto at = scores.find(vocab.tokens[id]); at != scores.end())
+      vocab.scores[id] = at->second;
     if (vocab.tokens[id].starts_with("<0x")) vocab.token_types[id] = 6;
   }
 
@@ -112,7 +121,8 @@ TEST(GgufLlama, HasTheIdsOfTheOriginal) {
 
 GgufVocab tiny_llama() {
   return {.model = "llama",
-          .tokens = {"<unk>", "<s>", "</s>", "\xE2\x96\x81", "x", "y", "\xE2\x96\x81\xE2\x96\x81", "\xE2\x96\x81x", "<u>"},
+          .tokens = {"<unk>", "<s>", "</s>", "\xE2\x96\x81", "x", "y", "\xE2\x96\x81\xE2\x96\x81",
+                     "\xE2\x96\x81x", "<u>"},
           .scores = {0, 0, 0, -9, -9, -9, -2, -1, 0},
           .token_types = {2, 3, 3, 1, 1, 1, 1, 1, 4}};
 }
@@ -140,13 +150,14 @@ TEST(GgufLlama, AddSpacePrefixCanBeOff) {
 
 TEST(GgufBert, ReadsPiecesMarkedAtWordStarts) {
   const std::string m = "\xE2\x96\x81";
-  const GgufVocab vocab{.model = "bert",
-                        .tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", m + "the", m + "un", "aff", "able", m + "!"},
-                        .token_types = {3, 2, 3, 3, 1, 1, 1, 1, 1},
-                        .unk = 1,
-                        .pad = 0,
-                        .sep = 3,
-                        .cls = 2};
+  const GgufVocab vocab{
+      .model = "bert",
+      .tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", m + "the", m + "un", "aff", "able", m + "!"},
+      .token_types = {3, 2, 3, 3, 1, 1, 1, 1, 1},
+      .unk = 1,
+      .pad = 0,
+      .sep = 3,
+      .cls = 2};
   const Tokenizer t = *Tokenizer::from_gguf(vocab);
 
   EXPECT_THAT(*t.encode("The Unaffable! x"), ElementsAre(2, 4, 5, 6, 7, 8, 1, 3));
@@ -179,13 +190,16 @@ TEST(Gguf, RefusesWhatItDoesNotKnowByName) {
 }
 
 TEST(Gguf, EveryPreTokenizerCompiles) {
-  for (const char* name : {"default", "gpt-2", "llama-bpe", "qwen2", "qwen35", "deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon",
-                           "mpt", "starcoder", "refact", "command-r", "smollm", "gpt-4o", "tekken", "chatglm-bpe", "granite", "kimi-k2",
-                           "youtu", "bloom", "viking", "bailingmoe", "seed-coder", "minicpm5", "tiny_aya", "superbpe", "exaone-moe",
-                           "chameleon", "gemma4"}) {
+  for (const char* name :
+       {"default",        "gpt-2",       "llama-bpe", "qwen2",      "qwen35",      "deepseek-llm",
+        "deepseek-coder", "deepseek-v3", "falcon",    "mpt",        "starcoder",   "refact",
+        "command-r",      "smollm",      "gpt-4o",    "tekken",     "chatglm-bpe", "granite",
+        "kimi-k2",        "youtu",       "bloom",     "viking",     "bailingmoe",  "seed-coder",
+        "minicpm5",       "tiny_aya",    "superbpe",  "exaone-moe", "chameleon",   "gemma4"}) {
     const tok::GgufPre* pre = tok::find_gguf_pre(name);
     ASSERT_NE(pre, nullptr) << name;
-    for (const std::string_view pattern : pre->patterns) EXPECT_TRUE(tok::Regex::compile(pattern)) << name;
+    for (const std::string_view pattern : pre->patterns)
+      EXPECT_TRUE(tok::Regex::compile(pattern)) << name;
   }
 }
 

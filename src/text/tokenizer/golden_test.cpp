@@ -1,4 +1,5 @@
-// The reference encodings: six real tokenizers in the shared folder, small ones of every part in tests/data.
+// The reference encodings: six real tokenizers in the shared folder, small ones of every part in
+// tests/data.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -29,7 +30,8 @@ TEST(Tokenizer, EqualsTheReferenceOnSmallTokenizersOfEveryPart) {
   const fs::path data = fs::path(KVASIR_TEST_DATA) / "tokenizers";
   std::string lines;
 
-  const auto sum = verify_tokenizers(data / "made", data / "cases", [&](std::string_view line) { (lines += line) += '\n'; });
+  const auto sum = verify_tokenizers(data / "made", data / "cases",
+                                     [&](std::string_view line) { (lines += line) += '\n'; });
 
   ASSERT_TRUE(sum) << sum.error().what;
   EXPECT_GE(sum->n_tokenizers, 40u);

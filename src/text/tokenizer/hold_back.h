@@ -7,7 +7,8 @@
 
 namespace kvasir::text::tok {
 
-// Length of the longest suffix of text that is a proper prefix of pattern. O(|pattern|²) at worst, patterns are short.
+// Length of the longest suffix of text that is a proper prefix of pattern. O(|pattern|²) at worst,
+// patterns are short.
 inline std::size_t partial_match_bytes(std::string_view text, std::string_view pattern) {
   if (pattern.empty()) return 0;
   for (std::size_t n = std::min(text.size(), pattern.size() - 1); n > 0; --n) {

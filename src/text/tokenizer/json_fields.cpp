@@ -10,17 +10,24 @@ constexpr int kMaxSteps = 256;
 
 using StepFn = std::function<Status(const json::Value&, const std::string&)>;
 
-Status walk(const json::Value& spec, std::string_view list_name, const StepFn& step, int depth, int& n_steps) {
+Status walk(const json::Value& spec,
+            std::string_view list_name,
+            const StepFn& step,
+            int depth,
+            int& n_steps) {
   if (spec.is_null()) return {};
   const json::Value* type = spec.find("type");
-  if (type == nullptr || !type->is_string()) return invalid("tokenizer: a member of " + std::string(list_name) + " has no type");
+  if (type == nullptr || !type->is_string())
+    return invalid("tokenizer: a member of " + std::string(list_name) + " has no type");
   if (*type->as_string() != "Sequence") {
     if (++n_steps > kMaxSteps) return invalid("tokenizer: too many " + std::string(list_name));
     return step(spec, *type->as_string());
   }
-  if (depth >= kMaxSequenceDepth) return invalid("tokenizer: " + std::string(list_name) + " nested too deeply");
+  if (depth >= kMaxSequenceDepth)
+    return invalid("tokenizer: " + std::string(list_name) + " nested too deeply");
   const json::Value* list = spec.find(list_name);
-  if (list == nullptr || !list->is_array()) return invalid("tokenizer: a Sequence without " + std::string(list_name));
+  if (list == nullptr || !list->is_array())
+    return invalid("tokenizer: a Sequence without " + std::string(list_name));
   for (const json::Value& child : *list->as_array()) {
     KVASIR_TRY_DO(walk(child, list_name, step, depth + 1, n_steps));
   }
@@ -72,7 +79,9 @@ Result<std::string> decode_base64(std::string_view text) {
   return out;
 }
 
-Result<std::string> one_character(const json::Value& spec, std::string_view member, std::string_view other) {
+Result<std::string> one_character(const json::Value& spec,
+                                  std::string_view member,
+                                  std::string_view other) {
   const std::string text = spec.string_or(member, other);
   if (text.empty() || first_char(text).n_bytes != text.size()) {
     return invalid("tokenizer: " + std::string(member) + " must be one character");

@@ -13,7 +13,14 @@
 namespace kvasir::text::tok {
 namespace {
 
-enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum TokenType : std::int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
@@ -46,8 +53,10 @@ class GgufLoader {
  private:
   Status check_sizes() const {
     const std::size_t n = v_.tokens.size();
-    if (n == 0 || n > kMaxVocabEntries) return invalid("GGUF: tokenizer.ggml.tokens has " + std::to_string(n) + " entries");
-    if (!v_.scores.empty() && v_.scores.size() != n) return invalid("GGUF: tokenizer.ggml.scores is not one a token");
+    if (n == 0 || n > kMaxVocabEntries)
+      return invalid("GGUF: tokenizer.ggml.tokens has " + std::to_string(n) + " entries");
+    if (!v_.scores.empty() && v_.scores.size() != n)
+      return invalid("GGUF: tokenizer.ggml.scores is not one a token");
     if (!v_.token_types.empty() && v_.token_types.size() != n) {
       return invalid("GGUF: tokenizer.ggml.token_type is not one a token");
     }
@@ -55,16 +64,21 @@ class GgufLoader {
       return invalid("GGUF: tokenizer.ggml.scores has a NaN");
     }
     for (const auto& id : {v_.bos, v_.eos, v_.unk, v_.pad, v_.sep, v_.cls, v_.mask}) {
-      if (id && *id >= n) return invalid("GGUF: special token id " + std::to_string(*id) + " is not in the vocabulary");
+      if (id && *id >= n)
+        return invalid("GGUF: special token id " + std::to_string(*id) +
+                       " is not in the vocabulary");
     }
     return {};
   }
 
-  std::int32_t type(std::size_t id) const { return v_.token_types.empty() ? kNormal : v_.token_types[id]; }
+  std::int32_t type(std::size_t id) const {
+    return v_.token_types.empty() ? kNormal : v_.token_types[id];
+  }
 
   // Ids that a model kind has where the file does not say.
   void set_ids() {
-    const auto known = [&](const std::optional<TokenId>& given, std::string_view model, TokenId other) {
+    const auto known = [&](const std::optional<TokenId>& given, std::string_view model,
+                           TokenId other) {
       if (given || v_.model != model || other >= v_.tokens.size()) return given;
       return std::optional<TokenId>(other);
     };
@@ -80,19 +94,22 @@ class GgufLoader {
   template <class Spell>
   Status add_vocab(const Spell& spell) {
     p_->vocab.reserve(v_.tokens.size());
-    for (std::size_t id = 0; id < v_.tokens.size(); ++id) KVASIR_TRY_DO(p_->vocab.add(spell(id, v_.tokens[id]), id));
+    for (std::size_t id = 0; id < v_.tokens.size(); ++id)
+      KVASIR_TRY_DO(p_->vocab.add(spell(id, v_.tokens[id]), id));
     for (std::size_t id = 0; id < v_.tokens.size(); ++id) {
       const std::int32_t kind = type(id);
       const bool is_special = kind == kControl || kind == kUnknown;
       if (!is_special && kind != kUserDefined) continue;
       const std::string content = spell(id, v_.tokens[id]);
-      KVASIR_TRY_DO(p_->add_token({.content = content, .id = static_cast<TokenId>(id), .is_special = is_special}));
+      KVASIR_TRY_DO(p_->add_token(
+          {.content = content, .id = static_cast<TokenId>(id), .is_special = is_special}));
     }
     // Files without types still have control tokens.
     for (const auto& id : {p_->bos, p_->eos, p_->unk, p_->pad, v_.sep, v_.cls, v_.mask}) {
       if (!id) continue;
       if (p_->added.find(*id) == nullptr) {
-        KVASIR_TRY_DO(p_->add_token({.content = std::string(p_->vocab.piece(*id)), .id = *id, .is_special = true}));
+        KVASIR_TRY_DO(p_->add_token(
+            {.content = std::string(p_->vocab.piece(*id)), .id = *id, .is_special = true}));
       }
       p_->added.make_special(*id);
     }
@@ -114,8 +131,9 @@ class GgufLoader {
   Status load_llama() {
     const bool adds_prefix = v_.add_space_prefix.value_or(true);
     KVASIR_TRY(Charsmap charsmap, Charsmap::parse(v_.precompiled_charsmap));
-    const SentencePieceRules rules{.adds_dummy_prefix = adds_prefix,
-                                   .removes_extra_spaces = v_.remove_extra_whitespaces.value_or(false)};
+    const SentencePieceRules rules{
+        .adds_dummy_prefix = adds_prefix,
+        .removes_extra_spaces = v_.remove_extra_whitespaces.value_or(false)};
     p_->normalizers.push_back(make_sentencepiece_normalizer(std::move(charsmap), rules));
     p_->model = std::make_unique<ScoredBpe>(p_->vocab, v_.scores, scored_options());
     p_->decoder = DecoderSpec::sentencepiece(rules.n_stripped());
@@ -126,8 +144,9 @@ class GgufLoader {
   Status load_t5() {
     const bool adds_prefix = v_.add_space_prefix.value_or(true);
     KVASIR_TRY(Charsmap charsmap, Charsmap::parse(v_.precompiled_charsmap));
-    const SentencePieceRules rules{.adds_dummy_prefix = adds_prefix,
-                                   .removes_extra_spaces = v_.remove_extra_whitespaces.value_or(true)};
+    const SentencePieceRules rules{
+        .adds_dummy_prefix = adds_prefix,
+        .removes_extra_spaces = v_.remove_extra_whitespaces.value_or(true)};
     p_->normalizers.push_back(make_sentencepiece_normalizer(std::move(charsmap), rules));
     const std::vector<double> scores(v_.scores.begin(), v_.scores.end());
     p_->model = std::make_unique<Unigram>(p_->vocab, scores, scored_options());
@@ -171,7 +190,8 @@ class GgufLoader {
     for (const std::string& merge : v_.merges) {
       // A piece may itself be, or begin with, a space.
       const std::size_t space = merge.find(' ', 1);
-      if (merge.size() < 3 || space == std::string::npos) return invalid("GGUF: merge " + std::to_string(rank) + " is not two pieces");
+      if (merge.size() < 3 || space == std::string::npos)
+        return invalid("GGUF: merge " + std::to_string(rank) + " is not two pieces");
       const std::string_view line = merge;
       KVASIR_TRY_DO(bpe->add_merge(line.substr(0, space), line.substr(space + 1), rank++));
     }
@@ -180,7 +200,8 @@ class GgufLoader {
   }
 
   Status load_bert() {
-    // Converted files mark the pieces that begin a word, where the original marks those that continue one.
+    // Converted files mark the pieces that begin a word, where the original marks those that
+    // continue one.
     const auto is_marked = [](const std::string& piece) { return piece.starts_with(kSpaceMark); };
     const bool marks_starts = std::any_of(v_.tokens.begin(), v_.tokens.end(), is_marked);
     KVASIR_TRY_DO(add_vocab([&](std::size_t id, const std::string& piece) {
@@ -197,7 +218,9 @@ class GgufLoader {
     return {};
   }
 
-  static bool is_bracketed(const std::string& piece) { return piece.size() > 2 && piece.front() == '[' && piece.back() == ']'; }
+  static bool is_bracketed(const std::string& piece) {
+    return piece.size() > 2 && piece.front() == '[' && piece.back() == ']';
+  }
 
   void wrap(bool adds_bos, bool adds_eos) {
     if (p_->bos) p_->post.set_bos(*p_->bos, v_.add_bos.value_or(adds_bos));

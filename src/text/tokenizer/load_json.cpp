@@ -62,7 +62,8 @@ Result<PipelinePtr> load_json(std::string_view tokenizer_json, const json::Value
   KVASIR_TRY(p->post, PostProcessor::parse(member(*root, "post_processor")));
   KVASIR_TRY(p->decoder, DecoderSpec::parse(member(*root, "decoder")));
   find_unk(model, *p);
-  if (!p->post.prefix().empty()) p->bos = p->post.prefix().front();  // until the configuration names it
+  if (!p->post.prefix().empty())
+    p->bos = p->post.prefix().front();  // until the configuration names it
   apply_config_rules(config, *p);
   p->finish_loading();
   return PipelinePtr(std::move(p));

@@ -11,7 +11,14 @@
 namespace kvasir::text::tok {
 namespace {
 
-enum PieceType : std::uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum PieceType : std::uint64_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
 enum ModelType : std::uint64_t { kUnigramModel = 1, kBpeModel = 2 };
 
 struct Proto {
@@ -36,10 +43,12 @@ Status read_piece(std::string_view bytes, Proto& out) {
   ProtoReader reader(bytes);
   while (const auto field = reader.next()) {
     if (field->number == 1 && field->is_bytes) piece.text = field->bytes;
-    if (field->number == 2) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field->value));
+    if (field->number == 2)
+      piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field->value));
     if (field->number == 3) piece.type = field->value;
   }
-  if (reader.is_damaged() || !is_valid_utf8(piece.text) || std::isnan(piece.score)) return damaged();
+  if (reader.is_damaged() || !is_valid_utf8(piece.text) || std::isnan(piece.score))
+    return damaged();
   out.pieces.push_back(piece);
   return {};
 }
@@ -49,14 +58,29 @@ Status read_trainer(std::string_view bytes, Proto& out) {
   while (const auto field = reader.next()) {
     const auto id = static_cast<std::int32_t>(field->value);
     switch (field->number) {
-      case 3: out.model_type = field->value; break;
-      case 24: out.puts_space_last = field->value != 0; break;
-      case 35: out.has_byte_fallback = field->value != 0; break;
-      case 40: out.unk = id; break;
-      case 41: out.bos = id; break;
-      case 42: out.eos = id; break;
-      case 43: out.pad = id; break;
-      default: break;
+      case 3:
+        out.model_type = field->value;
+        break;
+      case 24:
+        out.puts_space_last = field->value != 0;
+        break;
+      case 35:
+        out.has_byte_fallback = field->value != 0;
+        break;
+      case 40:
+        out.unk = id;
+        break;
+      case 41:
+        out.bos = id;
+        break;
+      case 42:
+        out.eos = id;
+        break;
+      case 43:
+        out.pad = id;
+        break;
+      default:
+        break;
     }
   }
   return reader.is_damaged() ? damaged() : Status{};
@@ -66,11 +90,20 @@ Status read_normalizer(std::string_view bytes, Proto& out) {
   ProtoReader reader(bytes);
   while (const auto field = reader.next()) {
     switch (field->number) {
-      case 2: out.charsmap = field->bytes; break;
-      case 3: out.rules.adds_dummy_prefix = field->value != 0; break;
-      case 4: out.rules.removes_extra_spaces = field->value != 0; break;
-      case 5: out.rules.escapes_spaces = field->value != 0; break;
-      default: break;
+      case 2:
+        out.charsmap = field->bytes;
+        break;
+      case 3:
+        out.rules.adds_dummy_prefix = field->value != 0;
+        break;
+      case 4:
+        out.rules.removes_extra_spaces = field->value != 0;
+        break;
+      case 5:
+        out.rules.escapes_spaces = field->value != 0;
+        break;
+      default:
+        break;
     }
   }
   return reader.is_damaged() ? damaged() : Status{};
@@ -94,11 +127,12 @@ Result<Proto> read_proto(std::string_view bytes) {
   return out;
 }
 
-// Control pieces are special, matched in raw text; user-defined ones are matched in normalized text, as
-// SentencePiece itself does.
+// Control pieces are special, matched in raw text; user-defined ones are matched in normalized
+// text, as SentencePiece itself does.
 Status add_pieces(const Proto& proto, Pipeline& p) {
   p.vocab.reserve(proto.pieces.size());
-  for (std::size_t id = 0; id < proto.pieces.size(); ++id) KVASIR_TRY_DO(p.vocab.add(proto.pieces[id].text, id));
+  for (std::size_t id = 0; id < proto.pieces.size(); ++id)
+    KVASIR_TRY_DO(p.vocab.add(proto.pieces[id].text, id));
   for (std::size_t id = 0; id < proto.pieces.size(); ++id) {
     const Proto::Piece& piece = proto.pieces[id];
     AddedToken token{.content = std::string(piece.text), .id = static_cast<TokenId>(id)};
@@ -124,7 +158,8 @@ std::unique_ptr<Model> make_model(const Proto& proto, const Pipeline& p) {
     scores[id] = proto.pieces[id].score;
   }
   if (is_bpe) return std::make_unique<ScoredBpe>(p.vocab, std::move(scores), std::move(o));
-  return std::make_unique<Unigram>(p.vocab, std::vector<double>(scores.begin(), scores.end()), std::move(o));
+  return std::make_unique<Unigram>(p.vocab, std::vector<double>(scores.begin(), scores.end()),
+                                   std::move(o));
 }
 
 void name_special(const Proto& proto, Pipeline& p) {
@@ -159,9 +194,11 @@ Result<PipelinePtr> load_sentencepiece(std::string_view bytes, const json::Value
   for (const Proto::Piece& piece : proto.pieces) {
     if (piece.type == kUserDefined) kept.insert(piece.text, 0);
   }
-  p->normalizers.push_back(make_sentencepiece_normalizer(std::move(charsmap), proto.rules, std::move(kept)));
+  p->normalizers.push_back(
+      make_sentencepiece_normalizer(std::move(charsmap), proto.rules, std::move(kept)));
   p->decoder = DecoderSpec::sentencepiece(proto.rules.n_stripped());
-  // What the reference adds when the configuration says nothing: Llama's tokenizers a BOS, T5's an EOS.
+  // What the reference adds when the configuration says nothing: Llama's tokenizers a BOS, T5's an
+  // EOS.
   const bool is_bpe = proto.model_type == kBpeModel;
   const bool is_t5 = config.string_or("tokenizer_class", "").starts_with("T5");
   if (is_bpe && p->bos) p->post.set_bos(*p->bos, true);

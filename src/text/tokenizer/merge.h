@@ -1,4 +1,5 @@
-// The merge loop of BPE: repeatedly joins the adjacent pair of least rank, leftmost on ties. O(n log n) for n symbols.
+// The merge loop of BPE: repeatedly joins the adjacent pair of least rank, leftmost on ties. O(n
+// log n) for n symbols.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@ struct Merge {
   TokenId id = 0;  // of the joined symbol
 };
 
-// scratch.symbols is a list linked by prev/next; pair(left, right) → optional<Merge>. Merged symbols get n_bytes 0.
+// scratch.symbols is a list linked by prev/next; pair(left, right) → optional<Merge>. Merged
+// symbols get n_bytes 0.
 template <class Pair>
 void merge_all(Scratch& scratch, const Pair& pair) {
   auto& symbols = scratch.symbols;
@@ -23,13 +25,15 @@ void merge_all(Scratch& scratch, const Pair& pair) {
   const auto is_later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
   };
-  const auto candidate = [&](std::int32_t left, std::int32_t right) -> std::optional<Scratch::Candidate> {
+  const auto candidate = [&](std::int32_t left,
+                             std::int32_t right) -> std::optional<Scratch::Candidate> {
     if (left < 0 || right < 0) return std::nullopt;
     const Scratch::Symbol& a = symbols[static_cast<std::size_t>(left)];
     const Scratch::Symbol& b = symbols[static_cast<std::size_t>(right)];
     const std::optional<Merge> merge = pair(a, b);
     if (!merge) return std::nullopt;
-    return Scratch::Candidate{merge->rank, static_cast<std::uint32_t>(left), b.n_bytes, a.n_bytes, merge->id};
+    return Scratch::Candidate{merge->rank, static_cast<std::uint32_t>(left), b.n_bytes, a.n_bytes,
+                              merge->id};
   };
   for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(symbols.size()); ++i) {
     if (const auto c = candidate(i, i + 1)) heap.push_back(*c);
@@ -46,24 +50,28 @@ void merge_all(Scratch& scratch, const Pair& pair) {
     const Scratch::Candidate top = heap.back();
     heap.pop_back();
     Scratch::Symbol& left = symbols[top.left];
-    if (left.n_bytes != top.left_bytes || left.next < 0) continue;  // a symbol only ever grows or goes
+    if (left.n_bytes != top.left_bytes || left.next < 0)
+      continue;  // a symbol only ever grows or goes
     Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
     if (right.n_bytes != top.right_bytes) continue;
     left.id = top.id;
     left.n_bytes += right.n_bytes;
     right.n_bytes = 0;
     left.next = right.next;
-    if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].prev = static_cast<std::int32_t>(top.left);
+    if (right.next >= 0)
+      symbols[static_cast<std::size_t>(right.next)].prev = static_cast<std::int32_t>(top.left);
     push(left.prev, static_cast<std::int32_t>(top.left));
     push(static_cast<std::int32_t>(top.left), left.next);
   }
 }
 
-// SentencePiece vocabularies mark spaces with U+2581. Where no piece has the mark after another character, no merge
-// crosses the border before a mark: words can be merged one by one, in small working sets.
+// SentencePiece vocabularies mark spaces with U+2581. Where no piece has the mark after another
+// character, no merge crosses the border before a mark: words can be merged one by one, in small
+// working sets.
 class WordBorders {
  public:
-  explicit WordBorders(const Vocab& vocab) : is_usable_(vocab.find(kMark).has_value() && never_inside(vocab)) {}
+  explicit WordBorders(const Vocab& vocab)
+      : is_usable_(vocab.find(kMark).has_value() && never_inside(vocab)) {}
 
   // Calls tokenize for each stretch of piece that merges stay within.
   template <class Tokenize>

@@ -10,7 +10,8 @@ namespace {
 Status read_vocab_object(const json::Object& entries, Vocab& vocab) {
   vocab.reserve(entries.size());
   for (const auto& [piece, id] : entries) {
-    if (!id.is_int() || *id.as_int() < 0) return invalid("tokenizer: vocabulary entry \"" + piece + "\" has no id");
+    if (!id.is_int() || *id.as_int() < 0)
+      return invalid("tokenizer: vocabulary entry \"" + piece + "\" has no id");
     KVASIR_TRY_DO(vocab.add(piece, static_cast<std::uint64_t>(*id.as_int())));
   }
   return {};
@@ -20,8 +21,10 @@ Status read_vocab_list(const json::Array& entries, Vocab& vocab) {
   vocab.reserve(entries.size());
   for (std::size_t id = 0; id < entries.size(); ++id) {
     const json::Array* pair = entries[id].as_array();
-    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_number()) {
-      return invalid("tokenizer: vocabulary entry " + std::to_string(id) + " is not [piece, score]");
+    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() ||
+        !(*pair)[1].is_number()) {
+      return invalid("tokenizer: vocabulary entry " + std::to_string(id) +
+                     " is not [piece, score]");
     }
     KVASIR_TRY_DO(vocab.add(*(*pair)[0].as_string(), id));
   }
@@ -47,7 +50,8 @@ Status read_model_vocab(const json::Value& spec, Vocab& vocab) {
   if (pieces == nullptr || (is_list ? !pieces->is_array() : !pieces->is_object())) {
     return invalid("tokenizer: the model has no vocabulary");
   }
-  return is_list ? read_vocab_list(*pieces->as_array(), vocab) : read_vocab_object(*pieces->as_object(), vocab);
+  return is_list ? read_vocab_list(*pieces->as_array(), vocab)
+                 : read_vocab_object(*pieces->as_object(), vocab);
 }
 
 Result<std::unique_ptr<Model>> parse_model(const json::Value& spec, const Vocab& vocab) {

@@ -1,5 +1,5 @@
-// The models of tokenizer.json, SentencePiece and GGUF (TXT-6…9): one pre-token → token ids. Immutable after load;
-// tokenize is const, with all working memory in the caller's Scratch.
+// The models of tokenizer.json, SentencePiece and GGUF (TXT-6…9): one pre-token → token ids.
+// Immutable after load; tokenize is const, with all working memory in the caller's Scratch.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +45,15 @@ struct Scratch {
 class Model {
  public:
   virtual ~Model() = default;
-  // piece: valid UTF-8, not empty. Error: invalid_argument when the text has no tokens and the model no unk.
-  virtual Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const = 0;
+  // piece: valid UTF-8, not empty. Error: invalid_argument when the text has no tokens and the
+  // model no unk.
+  virtual Status tokenize(std::string_view piece,
+                          std::vector<TokenId>& out,
+                          Scratch& scratch) const = 0;
 };
 
-// "model" of tokenizer.json: first its vocabulary, then (special tokens being hidden in it) the model, which keeps a
-// reference to the vocabulary.
+// "model" of tokenizer.json: first its vocabulary, then (special tokens being hidden in it) the
+// model, which keeps a reference to the vocabulary.
 Status read_model_vocab(const json::Value& spec, Vocab& vocab);
 Result<std::unique_ptr<Model>> parse_model(const json::Value& spec, const Vocab& vocab);
 

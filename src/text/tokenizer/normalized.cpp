@@ -16,7 +16,8 @@ void Rewriter::keep(std::size_t begin, std::size_t end) {
   out_ += in_.substr(begin, end - begin);
   if (n_.allowed.empty()) return;
   const auto from = n_.allowed.begin();
-  allowed_.insert(allowed_.end(), from + static_cast<std::ptrdiff_t>(begin), from + static_cast<std::ptrdiff_t>(end));
+  allowed_.insert(allowed_.end(), from + static_cast<std::ptrdiff_t>(begin),
+                  from + static_cast<std::ptrdiff_t>(end));
 }
 
 void Rewriter::drop(std::size_t begin, std::size_t end) {

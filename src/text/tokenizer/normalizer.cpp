@@ -105,7 +105,8 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(Regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  Replace(Regex pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
   Status apply(Normalized& n) const override {
     std::vector<Range> hits;
@@ -136,7 +137,9 @@ class Nmt final : public Normalizer {
  public:
   Status apply(Normalized& n) const override {
     map_characters(n, [](char32_t c, std::string& out) {
-      if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return false;
+      if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+          c == 0x9F)
+        return false;
       append_utf8(out, is_spacelike(c) ? U' ' : c);
       return true;
     });
@@ -145,8 +148,9 @@ class Nmt final : public Normalizer {
 
  private:
   static bool is_spacelike(char32_t c) {
-    return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
-           c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+    return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
+           (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+           c == 0xFEFF || c == 0xFFFD;
   }
 };
 
@@ -240,7 +244,8 @@ Parsed parse_one(const json::Value& spec, const std::string& type) {
   if (type == "Precompiled") return parse_precompiled(spec);
   if (type == "Prepend") return make_prepend(spec.string_or("prepend", ""));
   if (type == "Strip") {
-    return Parsed(std::make_unique<Strip>(spec.bool_or("strip_left", true), spec.bool_or("strip_right", true)));
+    return Parsed(std::make_unique<Strip>(spec.bool_or("strip_left", true),
+                                          spec.bool_or("strip_right", true)));
   }
   if (type == "Replace") {
     KVASIR_TRY(Regex pattern, parse_pattern(spec));
@@ -251,7 +256,9 @@ Parsed parse_one(const json::Value& spec, const std::string& type) {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_prepend(std::string prefix) { return std::make_unique<Prepend>(std::move(prefix)); }
+std::unique_ptr<Normalizer> make_prepend(std::string prefix) {
+  return std::make_unique<Prepend>(std::move(prefix));
+}
 
 Result<std::unique_ptr<Normalizer>> make_replace(std::string_view literal, std::string content) {
   KVASIR_TRY(Regex pattern, Regex::literal(literal));
@@ -267,11 +274,12 @@ std::unique_ptr<Normalizer> make_bert_normalizer(bool is_lowercase, bool strips_
 
 Result<std::vector<std::unique_ptr<Normalizer>>> parse_normalizers(const json::Value& spec) {
   std::vector<std::unique_ptr<Normalizer>> out;
-  KVASIR_TRY_DO(for_each_step(spec, "normalizers", [&](const json::Value& step, const std::string& type) -> Status {
-    KVASIR_TRY(auto one, parse_one(step, type));
-    out.push_back(std::move(one));
-    return {};
-  }));
+  KVASIR_TRY_DO(for_each_step(spec, "normalizers",
+                              [&](const json::Value& step, const std::string& type) -> Status {
+                                KVASIR_TRY(auto one, parse_one(step, type));
+                                out.push_back(std::move(one));
+                                return {};
+                              }));
   return out;
 }
 

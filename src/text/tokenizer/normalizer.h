@@ -1,4 +1,5 @@
-// The normalizers of tokenizer.json (TXT-4). Immutable after parse; apply is const and safe on many threads.
+// The normalizers of tokenizer.json (TXT-4). Immutable after parse; apply is const and safe on many
+// threads.
 #pragma once
 
 #include <memory>

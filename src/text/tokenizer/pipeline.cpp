@@ -11,7 +11,8 @@ Normalized slice(const Normalized& n, std::size_t begin, std::size_t end) {
   out.all_allowed = n.all_allowed;
   if (!n.allowed.empty()) {
     const auto from = n.allowed.begin();
-    out.allowed.assign(from + static_cast<std::ptrdiff_t>(begin), from + static_cast<std::ptrdiff_t>(end));
+    out.allowed.assign(from + static_cast<std::ptrdiff_t>(begin),
+                       from + static_cast<std::ptrdiff_t>(end));
   }
   out.is_from_start = n.is_from_start && begin == 0;
   return out;
@@ -20,7 +21,8 @@ Normalized slice(const Normalized& n, std::size_t begin, std::size_t end) {
 }  // namespace
 
 std::string_view Pipeline::piece(TokenId id) const noexcept {
-  if (const AddedToken* token = added.find(id)) return token->spelling.empty() ? token->content : token->spelling;
+  if (const AddedToken* token = added.find(id))
+    return token->spelling.empty() ? token->content : token->spelling;
   return vocab.piece(id);
 }
 
@@ -39,7 +41,8 @@ Status Pipeline::normalize(Normalized& n) const {
 }
 
 Status Pipeline::add_token(AddedToken token) {
-  if (token.id > kMaxTokenId) return invalid("tokenizer: added token id " + std::to_string(token.id) + " is too large");
+  if (token.id > kMaxTokenId)
+    return invalid("tokenizer: added token id " + std::to_string(token.id) + " is too large");
   if (added.all().size() >= kMaxVocabEntries) return invalid("tokenizer: too many added tokens");
   Normalized pattern;
   pattern.text = token.content;
@@ -54,7 +57,8 @@ Status Pipeline::add_token(AddedToken token) {
 TokenId Pipeline::next_added_id() const noexcept {
   const std::size_t n_vocab = vocab.count();
   std::size_t next = n_vocab;
-  for (const AddedToken& token : added.all()) next = std::max<std::size_t>(next, std::size_t{token.id} + 1);
+  for (const AddedToken& token : added.all())
+    next = std::max<std::size_t>(next, std::size_t{token.id} + 1);
   return static_cast<TokenId>(next);
 }
 
@@ -99,7 +103,8 @@ Result<std::vector<TokenId>> Pipeline::encode(Normalized text) const {
 Status Pipeline::encode_stretch(Normalized n, std::vector<TokenId>& out, Scratch& scratch) const {
   KVASIR_TRY_DO(normalize(n));
   if (n.text.empty()) return {};
-  if (!added.has_normalized()) return encode_plain(std::move(n.text), n.is_from_start, out, scratch);
+  if (!added.has_normalized())
+    return encode_plain(std::move(n.text), n.is_from_start, out, scratch);
   std::vector<Part> parts;
   added.split_normalized(n, parts);
   for (const Part& part : parts) {
@@ -107,20 +112,25 @@ Status Pipeline::encode_stretch(Normalized n, std::vector<TokenId>& out, Scratch
       out.push_back(*part.token);
     } else {
       const bool is_from_start = n.is_from_start && part.begin == 0;
-      KVASIR_TRY_DO(encode_plain(n.text.substr(part.begin, part.end - part.begin), is_from_start, out, scratch));
+      KVASIR_TRY_DO(encode_plain(n.text.substr(part.begin, part.end - part.begin), is_from_start,
+                                 out, scratch));
     }
   }
   return {};
 }
 
-Status Pipeline::encode_plain(std::string text, bool is_from_start, std::vector<TokenId>& out, Scratch& scratch) const {
+Status Pipeline::encode_plain(std::string text,
+                              bool is_from_start,
+                              std::vector<TokenId>& out,
+                              Scratch& scratch) const {
   PreTokens p;
   p.text = std::move(text);
   p.pieces = {{0, p.text.size()}};
   p.is_from_start = is_from_start;
   for (const auto& pre : pre_tokenizers) KVASIR_TRY_DO(pre->apply(p));
   for (const Range& piece : p.pieces) {
-    KVASIR_TRY_DO(model->tokenize(std::string_view(p.text).substr(piece.begin, piece.end - piece.begin), out, scratch));
+    KVASIR_TRY_DO(model->tokenize(
+        std::string_view(p.text).substr(piece.begin, piece.end - piece.begin), out, scratch));
   }
   return {};
 }

@@ -19,8 +19,8 @@
 
 namespace kvasir::text::tok {
 
-inline constexpr std::size_t kMaxInputBytes = 16u << 20;   // TXT-14
-inline constexpr std::size_t kMaxFileBytes = 256u << 20;   // TXT-14
+inline constexpr std::size_t kMaxInputBytes = 16u << 20;  // TXT-14
+inline constexpr std::size_t kMaxFileBytes = 256u << 20;  // TXT-14
 
 struct Pipeline {
   Pipeline() = default;
@@ -53,12 +53,16 @@ struct Pipeline {
 
  private:
   Status encode_stretch(Normalized n, std::vector<TokenId>& out, Scratch& scratch) const;
-  Status encode_plain(std::string text, bool is_from_start, std::vector<TokenId>& out, Scratch& scratch) const;
+  Status encode_plain(std::string text,
+                      bool is_from_start,
+                      std::vector<TokenId>& out,
+                      Scratch& scratch) const;
 };
 
 using PipelinePtr = std::shared_ptr<const Pipeline>;
 
-// tokenizer_config.json, in three steps: its tokens before the model is built, the rest when all is there.
+// tokenizer_config.json, in three steps: its tokens before the model is built, the rest when all is
+// there.
 Status add_config_tokens(const json::Value& config, Pipeline& p);
 void apply_config_rules(const json::Value& config, Pipeline& p);
 // Special tokens that are pieces of the model's vocabulary are hidden from text.

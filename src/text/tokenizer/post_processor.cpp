@@ -10,7 +10,8 @@ namespace {
 
 Result<TokenId> read_id(const json::Value& value) {
   const std::int64_t* id = value.as_int();
-  if (id == nullptr || *id < 0 || *id > kMaxTokenId) return invalid("tokenizer: post_processor: no token id");
+  if (id == nullptr || *id < 0 || *id > kMaxTokenId)
+    return invalid("tokenizer: post_processor: no token id");
   return static_cast<TokenId>(*id);
 }
 
@@ -26,11 +27,13 @@ Result<TokenId> read_named_id(const json::Value& spec, std::string_view member) 
 
 }  // namespace
 
-Result<std::vector<PostProcessor::Item>> PostProcessor::parse_template(const json::Value& spec, std::string_view member) {
+Result<std::vector<PostProcessor::Item>> PostProcessor::parse_template(const json::Value& spec,
+                                                                       std::string_view member) {
   std::vector<Item> out;
   const json::Value* items = spec.find(member);
   const json::Value* specials = spec.find("special_tokens");
-  if (items == nullptr || !items->is_array()) return invalid("tokenizer: TemplateProcessing without " + std::string(member));
+  if (items == nullptr || !items->is_array())
+    return invalid("tokenizer: TemplateProcessing without " + std::string(member));
   for (const json::Value& item : *items->as_array()) {
     if (const json::Value* text = item.find("Sequence")) {
       out.push_back({text->string_or("id", "A") == "B" ? Kind::text_b : Kind::text_a, 0});
@@ -92,13 +95,14 @@ Status PostProcessor::add_bert(const json::Value& spec, bool doubles_separator) 
 
 Result<PostProcessor> PostProcessor::parse(const json::Value& spec) {
   PostProcessor out;
-  KVASIR_TRY_DO(for_each_step(spec, "processors", [&](const json::Value& step, const std::string& type) -> Status {
-    if (type == "ByteLevel") return {};  // concerns offsets only
-    if (type == "TemplateProcessing") return out.add_template(step);
-    if (type == "BertProcessing") return out.add_bert(step, false);
-    if (type == "RobertaProcessing") return out.add_bert(step, true);
-    return unsupported("tokenizer: unknown post_processor type \"" + type + "\"");
-  }));
+  KVASIR_TRY_DO(for_each_step(
+      spec, "processors", [&](const json::Value& step, const std::string& type) -> Status {
+        if (type == "ByteLevel") return {};  // concerns offsets only
+        if (type == "TemplateProcessing") return out.add_template(step);
+        if (type == "BertProcessing") return out.add_bert(step, false);
+        if (type == "RobertaProcessing") return out.add_bert(step, true);
+        return unsupported("tokenizer: unknown post_processor type \"" + type + "\"");
+      }));
   return out;
 }
 
@@ -108,7 +112,8 @@ std::vector<TokenId> PostProcessor::wrap(std::vector<TokenId> ids) const {
   return ids;
 }
 
-std::vector<TokenId> PostProcessor::wrap_pair(const std::vector<TokenId>& a, const std::vector<TokenId>& b) const {
+std::vector<TokenId> PostProcessor::wrap_pair(const std::vector<TokenId>& a,
+                                              const std::vector<TokenId>& b) const {
   std::vector<TokenId> out;
   for (const Item& item : pair_) {
     if (item.kind == Kind::token) out.push_back(item.token);
@@ -121,7 +126,8 @@ std::vector<TokenId> PostProcessor::wrap_pair(const std::vector<TokenId>& a, con
 void PostProcessor::set_bos(TokenId bos, bool is_added) {
   const bool is_there = !prefix_.empty() && prefix_.front() == bos;
   if (is_there == is_added) return;
-  const bool is_in_pair = !pair_.empty() && pair_.front().kind == Kind::token && pair_.front().token == bos;
+  const bool is_in_pair =
+      !pair_.empty() && pair_.front().kind == Kind::token && pair_.front().token == bos;
   if (is_added) {
     prefix_.insert(prefix_.begin(), bos);
     if (!is_in_pair) pair_.insert(pair_.begin(), {Kind::token, bos});
@@ -134,7 +140,8 @@ void PostProcessor::set_bos(TokenId bos, bool is_added) {
 void PostProcessor::set_eos(TokenId eos, bool is_added) {
   const bool is_there = !suffix_.empty() && suffix_.back() == eos;
   if (is_there == is_added) return;
-  const bool is_in_pair = !pair_.empty() && pair_.back().kind == Kind::token && pair_.back().token == eos;
+  const bool is_in_pair =
+      !pair_.empty() && pair_.back().kind == Kind::token && pair_.back().token == eos;
   if (is_added) {
     suffix_.push_back(eos);
     if (!is_in_pair) pair_.push_back({Kind::token, eos});

@@ -1,5 +1,5 @@
-// What is put around the ids of a text or of a pair (TXT-10): TemplateProcessing, BertProcessing, RobertaProcessing,
-// as lists of fixed ids and places. Immutable after load.
+// What is put around the ids of a text or of a pair (TXT-10): TemplateProcessing, BertProcessing,
+// RobertaProcessing, as lists of fixed ids and places. Immutable after load.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,8 @@ class PostProcessor {
   static Result<PostProcessor> parse(const json::Value& spec);  // null: puts nothing around
 
   std::vector<TokenId> wrap(std::vector<TokenId> ids) const;
-  std::vector<TokenId> wrap_pair(const std::vector<TokenId>& a, const std::vector<TokenId>& b) const;
+  std::vector<TokenId> wrap_pair(const std::vector<TokenId>& a,
+                                 const std::vector<TokenId>& b) const;
   const std::vector<TokenId>& prefix() const noexcept { return prefix_; }  // before a single text
   const std::vector<TokenId>& suffix() const noexcept { return suffix_; }
 

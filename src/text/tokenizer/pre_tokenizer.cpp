@@ -21,9 +21,10 @@ class Split final : public PreTokenizer {
       : pattern_(std::move(pattern)), behavior_(behavior), is_inverted_(is_inverted) {}
 
   Status apply(PreTokens& p) const override {
-    return split_pieces(p, behavior_, is_inverted_, [&](std::string_view text, std::vector<Range>& out) {
-      return pattern_.find_all(text, out);
-    });
+    return split_pieces(p, behavior_, is_inverted_,
+                        [&](std::string_view text, std::vector<Range>& out) {
+                          return pattern_.find_all(text, out);
+                        });
   }
 
  private:
@@ -39,14 +40,15 @@ class CharSplit final : public PreTokenizer {
   CharSplit(Predicate is_match, Behavior behavior) : is_match_(is_match), behavior_(behavior) {}
 
   Status apply(PreTokens& p) const override {
-    return split_pieces(p, behavior_, false, [&](std::string_view text, std::vector<Range>& out) -> Status {
-      for (std::size_t at = 0; at < text.size();) {
-        const Char c = first_char(text.substr(at));
-        if (is_match_(c.code_point)) out.push_back({at, at + c.n_bytes});
-        at += c.n_bytes;
-      }
-      return {};
-    });
+    return split_pieces(p, behavior_, false,
+                        [&](std::string_view text, std::vector<Range>& out) -> Status {
+                          for (std::size_t at = 0; at < text.size();) {
+                            const Char c = first_char(text.substr(at));
+                            if (is_match_(c.code_point)) out.push_back({at, at + c.n_bytes});
+                            at += c.n_bytes;
+                          }
+                          return {};
+                        });
   }
 
  private:
@@ -58,18 +60,21 @@ class CharSplit final : public PreTokenizer {
 class Whitespace final : public PreTokenizer {
  public:
   Status apply(PreTokens& p) const override {
-    return split_pieces(p, Behavior::removed, true, [](std::string_view text, std::vector<Range>& out) -> Status {
-      int last = kSpace;
-      for (std::size_t at = 0; at < text.size();) {
-        const Char c = first_char(text.substr(at));
-        const int kind = is_whitespace(c.code_point) ? kSpace : is_word(c.code_point) ? kWord : kOther;
-        if (kind != kSpace && kind == last) out.back().end += c.n_bytes;
-        if (kind != kSpace && kind != last) out.push_back({at, at + c.n_bytes});
-        last = kind;
-        at += c.n_bytes;
-      }
-      return {};
-    });
+    return split_pieces(p, Behavior::removed, true,
+                        [](std::string_view text, std::vector<Range>& out) -> Status {
+                          int last = kSpace;
+                          for (std::size_t at = 0; at < text.size();) {
+                            const Char c = first_char(text.substr(at));
+                            const int kind = is_whitespace(c.code_point) ? kSpace
+                                             : is_word(c.code_point)     ? kWord
+                                                                         : kOther;
+                            if (kind != kSpace && kind == last) out.back().end += c.n_bytes;
+                            if (kind != kSpace && kind != last) out.push_back({at, at + c.n_bytes});
+                            last = kind;
+                            at += c.n_bytes;
+                          }
+                          return {};
+                        });
   }
 
  private:
@@ -82,15 +87,16 @@ class FixedLength final : public PreTokenizer {
   explicit FixedLength(std::size_t n_chars) : n_chars_(n_chars) {}
 
   Status apply(PreTokens& p) const override {
-    return split_pieces(p, Behavior::isolated, false, [&](std::string_view text, std::vector<Range>& out) -> Status {
-      std::size_t n = 0;
-      for (std::size_t at = 0; at < text.size();) {
-        if (n++ % n_chars_ == 0) out.push_back({at, at});
-        at += first_char(text.substr(at)).n_bytes;
-        out.back().end = at;
-      }
-      return {};
-    });
+    return split_pieces(p, Behavior::isolated, false,
+                        [&](std::string_view text, std::vector<Range>& out) -> Status {
+                          std::size_t n = 0;
+                          for (std::size_t at = 0; at < text.size();) {
+                            if (n++ % n_chars_ == 0) out.push_back({at, at});
+                            at += first_char(text.substr(at)).n_bytes;
+                            out.back().end = at;
+                          }
+                          return {};
+                        });
   }
 
  private:
@@ -109,7 +115,8 @@ class ByteLevel final : public PreTokenizer {
     text.reserve(p.text.size() * 2);
     for (Range& piece : p.pieces) {
       const std::size_t begin = text.size();
-      append_byte_level(text, std::string_view(p.text).substr(piece.begin, piece.end - piece.begin));
+      append_byte_level(text,
+                        std::string_view(p.text).substr(piece.begin, piece.end - piece.begin));
       piece = {begin, text.size()};
     }
     p.text = std::move(text);
@@ -121,7 +128,8 @@ class ByteLevel final : public PreTokenizer {
     std::string text;
     for (Range& piece : p.pieces) {
       const std::size_t begin = text.size();
-      const std::string_view old = std::string_view(p.text).substr(piece.begin, piece.end - piece.begin);
+      const std::string_view old =
+          std::string_view(p.text).substr(piece.begin, piece.end - piece.begin);
       if (old[0] != ' ') text += ' ';
       text += old;
       piece = {begin, text.size()};
@@ -137,16 +145,21 @@ class Metaspace final : public PreTokenizer {
  public:
   enum class Prepend : std::uint8_t { always, first, never };
   Metaspace(std::string mark, Prepend prepend, bool splits, Regex mark_pattern)
-      : mark_(std::move(mark)), prepend_(prepend), splits_(splits), pattern_(std::move(mark_pattern)) {}
+      : mark_(std::move(mark)),
+        prepend_(prepend),
+        splits_(splits),
+        pattern_(std::move(mark_pattern)) {}
 
   Status apply(PreTokens& p) const override {
     std::string text;
     text.reserve(p.text.size() + p.text.size() / 2);
     for (std::size_t i = 0; i < p.pieces.size(); ++i) {
-      const std::string_view old = std::string_view(p.text).substr(p.pieces[i].begin, p.pieces[i].end - p.pieces[i].begin);
+      const std::string_view old =
+          std::string_view(p.text).substr(p.pieces[i].begin, p.pieces[i].end - p.pieces[i].begin);
       const std::size_t begin = text.size();
       const bool is_marked = old[0] == ' ' || old.starts_with(mark_);
-      const bool is_wanted = prepend_ == Prepend::always || (prepend_ == Prepend::first && i == 0 && p.is_from_start);
+      const bool is_wanted =
+          prepend_ == Prepend::always || (prepend_ == Prepend::first && i == 0 && p.is_from_start);
       if (is_wanted && !is_marked) text += mark_;
       for (const char c : old) {
         if (c == ' ') {
@@ -159,9 +172,10 @@ class Metaspace final : public PreTokenizer {
     }
     p.text = std::move(text);
     if (!splits_) return {};
-    return split_pieces(p, Behavior::merged_with_next, false, [&](std::string_view piece, std::vector<Range>& out) {
-      return pattern_.find_all(piece, out);
-    });
+    return split_pieces(p, Behavior::merged_with_next, false,
+                        [&](std::string_view piece, std::vector<Range>& out) {
+                          return pattern_.find_all(piece, out);
+                        });
   }
 
  private:
@@ -193,13 +207,15 @@ Parsed parse_byte_level(const json::Value& spec) {
     KVASIR_TRY(Regex pattern, Regex::compile(kGpt2Pattern));
     split = make_split(std::move(pattern), Behavior::isolated, false);
   }
-  return Parsed(std::make_unique<ByteLevel>(spec.bool_or("add_prefix_space", true), std::move(split)));
+  return Parsed(
+      std::make_unique<ByteLevel>(spec.bool_or("add_prefix_space", true), std::move(split)));
 }
 
 Parsed parse_metaspace(const json::Value& spec) {
   KVASIR_TRY(std::string mark, one_character(spec, "replacement", "\xE2\x96\x81"));
   // Files written before prepend_scheme existed have a boolean.
-  const bool is_old_never = !spec.bool_or("add_prefix_space", true) && spec.find("prepend_scheme") == nullptr;
+  const bool is_old_never =
+      !spec.bool_or("add_prefix_space", true) && spec.find("prepend_scheme") == nullptr;
   const std::string scheme = spec.string_or("prepend_scheme", is_old_never ? "never" : "always");
   Metaspace::Prepend prepend;
   if (scheme == "always") {
@@ -212,7 +228,8 @@ Parsed parse_metaspace(const json::Value& spec) {
     return unsupported("tokenizer: unknown prepend_scheme \"" + scheme + "\"");
   }
   KVASIR_TRY(Regex pattern, Regex::literal(mark));
-  return Parsed(std::make_unique<Metaspace>(mark, prepend, spec.bool_or("split", true), std::move(pattern)));
+  return Parsed(
+      std::make_unique<Metaspace>(mark, prepend, spec.bool_or("split", true), std::move(pattern)));
 }
 
 Parsed char_split(CharSplit::Predicate is_match, Behavior behavior) {
@@ -226,7 +243,8 @@ Parsed parse_one(const json::Value& spec, const std::string& type) {
   if (type == "Whitespace") return Parsed(std::make_unique<Whitespace>());
   if (type == "WhitespaceSplit") return char_split(is_whitespace, Behavior::removed);
   if (type == "Digits") {
-    return char_split(is_numeric, spec.bool_or("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
+    return char_split(is_numeric, spec.bool_or("individual_digits", false) ? Behavior::isolated
+                                                                           : Behavior::contiguous);
   }
   if (type == "Punctuation") {
     KVASIR_TRY(const Behavior behavior, parse_behavior(spec, "Isolated"));
@@ -263,21 +281,26 @@ std::unique_ptr<PreTokenizer> make_split(Regex pattern, Behavior behavior, bool 
   return std::make_unique<Split>(std::move(pattern), behavior, is_inverted);
 }
 
-std::unique_ptr<PreTokenizer> make_byte_level() { return std::make_unique<ByteLevel>(false, nullptr); }
+std::unique_ptr<PreTokenizer> make_byte_level() {
+  return std::make_unique<ByteLevel>(false, nullptr);
+}
 
-std::unique_ptr<PreTokenizer> make_bert_pre_tokenizer() { return std::make_unique<BertPreTokenizer>(); }
+std::unique_ptr<PreTokenizer> make_bert_pre_tokenizer() {
+  return std::make_unique<BertPreTokenizer>();
+}
 
 Result<std::vector<std::unique_ptr<PreTokenizer>>> parse_pre_tokenizers(const json::Value& spec) {
   std::vector<std::unique_ptr<PreTokenizer>> out;
-  KVASIR_TRY_DO(for_each_step(spec, "pretokenizers", [&](const json::Value& step, const std::string& type) -> Status {
-    if (type == "BertPreTokenizer") {
-      out.push_back(make_bert_pre_tokenizer());
-      return {};
-    }
-    KVASIR_TRY(auto one, parse_one(step, type));
-    out.push_back(std::move(one));
-    return {};
-  }));
+  KVASIR_TRY_DO(for_each_step(spec, "pretokenizers",
+                              [&](const json::Value& step, const std::string& type) -> Status {
+                                if (type == "BertPreTokenizer") {
+                                  out.push_back(make_bert_pre_tokenizer());
+                                  return {};
+                                }
+                                KVASIR_TRY(auto one, parse_one(step, type));
+                                out.push_back(std::move(one));
+                                return {};
+                              }));
   return out;
 }
 

@@ -16,7 +16,8 @@ std::optional<std::uint64_t> ProtoReader::varint() {
 std::optional<std::uint64_t> ProtoReader::fixed(std::size_t n_bytes) {
   if (rest_.size() < n_bytes) return std::nullopt;
   std::uint64_t value = 0;
-  for (std::size_t i = 0; i < n_bytes; ++i) value |= std::uint64_t{static_cast<unsigned char>(rest_[i])} << (8 * i);
+  for (std::size_t i = 0; i < n_bytes; ++i)
+    value |= std::uint64_t{static_cast<unsigned char>(rest_[i])} << (8 * i);
   rest_.remove_prefix(n_bytes);
   return value;
 }

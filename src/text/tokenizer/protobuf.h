@@ -1,4 +1,5 @@
-// A reader of protocol buffer wire format (https://protobuf.dev/programming-guides/encoding), for tokenizer.model.
+// A reader of protocol buffer wire format (https://protobuf.dev/programming-guides/encoding), for
+// tokenizer.model.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ class ProtoReader {
 
   struct Field {
     std::uint64_t number = 0;
-    std::uint64_t value = 0;      // varint and fixed wire types
-    std::string_view bytes;       // length-delimited wire type
+    std::uint64_t value = 0;  // varint and fixed wire types
+    std::string_view bytes;   // length-delimited wire type
     bool is_bytes = false;
   };
   // The next field; nullopt at the end, or where the bytes are damaged (then is_damaged()).

@@ -42,20 +42,24 @@ using ContextPtr = std::unique_ptr<pcre2_match_context, FreeContext>;
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 Result<CodePtr> compile_pcre(const std::string& pattern, bool want_jit) {
-  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(pcre2_compile_context_create(nullptr));
+  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
+      pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), 100);
   int code = 0;
   PCRE2_SIZE offset = 0;
   // Ruby's ^ and $ are line anchors.
-  const std::uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT | PCRE2_NEVER_BACKSLASH_C;
-  CodePtr compiled(pcre2_compile(units(pattern), pattern.size(), options, &code, &offset, context.get()));
+  const std::uint32_t options =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT | PCRE2_NEVER_BACKSLASH_C;
+  CodePtr compiled(
+      pcre2_compile(units(pattern), pattern.size(), options, &code, &offset, context.get()));
   if (!compiled) {
     PCRE2_UCHAR message[160];
     pcre2_get_error_message(code, message, sizeof message);
     return invalid(reinterpret_cast<const char*>(message));
   }
-  if (want_jit) pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE);  // without it the interpreter runs
+  if (want_jit)
+    pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE);  // without it the interpreter runs
   return compiled;
 }
 
@@ -84,7 +88,8 @@ Result<CodeSet> class_members(const std::string& items) {
   const std::string& all = all_characters();
   CodeSet out;
   std::size_t at = 0;
-  while (pcre2_match(code.get(), units(all), all.size(), at, PCRE2_NO_UTF_CHECK, data.get(), nullptr) > 0) {
+  while (pcre2_match(code.get(), units(all), all.size(), at, PCRE2_NO_UTF_CHECK, data.get(),
+                     nullptr) > 0) {
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(data.get());
     const std::string_view run = std::string_view(all).substr(span[0], span[1] - span[0]);
     out.emplace_back(first_char(run).code_point, last_char(run).code_point);
@@ -98,7 +103,7 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 struct Regex::Code {
-  CodePtr code;            // null: a literal
+  CodePtr code;  // null: a literal
   std::string literal;
   bool is_tame = true;
   ContextPtr limits;
@@ -111,7 +116,8 @@ Result<Regex> Regex::literal(std::string_view text) {
 }
 
 Result<Regex> Regex::compile(std::string_view oniguruma) {
-  if (oniguruma.size() > kMaxPatternBytes) return invalid("tokenizer: a pattern of more than 64 KiB");
+  if (oniguruma.size() > kMaxPatternBytes)
+    return invalid("tokenizer: a pattern of more than 64 KiB");
   const std::string name = "tokenizer: pattern \"" + std::string(oniguruma.substr(0, 200)) + "\": ";
   if (!is_valid_utf8(oniguruma)) return invalid(name + "not UTF-8");
   auto pattern = to_pcre(oniguruma, class_members);
@@ -129,7 +135,8 @@ Status Regex::find_all(std::string_view text, std::vector<Range>& out) const {
   if (code_->code) return search(text, out);
   const std::string& needle = code_->literal;
   if (needle.empty()) return {};
-  for (std::size_t at = text.find(needle); at != std::string_view::npos; at = text.find(needle, at + needle.size())) {
+  for (std::size_t at = text.find(needle); at != std::string_view::npos;
+       at = text.find(needle, at + needle.size())) {
     out.push_back({at, at + needle.size()});
   }
   return {};
@@ -169,7 +176,8 @@ Status Regex::search(std::string_view text, std::vector<Range>& out) const {
       options |= PCRE2_NO_JIT;  // the interpreter keeps its frames on the heap
       continue;
     }
-    if (rc < 0) return Error{Errc::capacity, "tokenizer: a pattern exceeded its limits on this text"};
+    if (rc < 0)
+      return Error{Errc::capacity, "tokenizer: a pattern exceeded its limits on this text"};
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(data.get());
     const std::size_t begin = span[0], end = span[1];
     if (begin > end) return invalid("tokenizer: a pattern whose match starts after its end");

@@ -1,5 +1,6 @@
-// A compiled pattern with Oniguruma's meaning, run by PCRE2. Work is bounded: a text on which the pattern blows up is
-// an error, not a hang. Immutable after compile; find_all may run on many threads at once.
+// A compiled pattern with Oniguruma's meaning, run by PCRE2. Work is bounded: a text on which the
+// pattern blows up is an error, not a hang. Immutable after compile; find_all may run on many
+// threads at once.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,12 @@ struct Range {
 
 class Regex {
  public:
-  static Result<Regex> compile(std::string_view oniguruma);  // error: invalid_argument, names the pattern
-  static Result<Regex> literal(std::string_view text);       // matches text itself
+  static Result<Regex> compile(
+      std::string_view oniguruma);  // error: invalid_argument, names the pattern
+  static Result<Regex> literal(std::string_view text);  // matches text itself
 
-  // All matches from left to right, empty ones included (never right after another match). text is valid UTF-8.
+  // All matches from left to right, empty ones included (never right after another match). text is
+  // valid UTF-8.
   Status find_all(std::string_view text, std::vector<Range>& out) const;
 
  private:

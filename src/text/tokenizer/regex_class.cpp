@@ -50,7 +50,8 @@ std::string property_items(std::string_view name) {
 
 std::string code_text(char32_t c) {
   std::array<char, 8> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), static_cast<unsigned>(c), 16).ptr;
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), static_cast<unsigned>(c), 16).ptr;
   return "\\x{" + std::string(digits.data(), end) + "}";
 }
 
@@ -79,7 +80,8 @@ class ClassReader {
   ClassReader(std::string_view pattern, std::size_t& at, const ClassEvaluator& evaluate)
       : pattern_(pattern), at_(at), evaluate_(evaluate) {}
 
-  // A class is kept as member text while that can express it; otherwise it becomes a set of code points.
+  // A class is kept as member text while that can express it; otherwise it becomes a set of code
+  // points.
   struct Class {
     std::string items;
     bool is_negated = false;
@@ -117,7 +119,8 @@ class ClassReader {
  private:
   char peek() const { return at_ < pattern_.size() ? pattern_[at_] : '\0'; }
 
-  Result<std::optional<CodeSet>> meet(const std::optional<CodeSet>& so_far, const std::string& items) const {
+  Result<std::optional<CodeSet>> meet(const std::optional<CodeSet>& so_far,
+                                      const std::string& items) const {
     CodeSet right;
     if (!items.empty()) {
       KVASIR_TRY(right, evaluate_(items));
@@ -145,10 +148,12 @@ class ClassReader {
       return add_set(items, inner.items, inner.is_negated);
     }
     ShorthandSet set;
-    if (peek() == '\\' && read_shorthand(pattern_, at_, set)) return add_set(items, set.items, set.is_negated);
+    if (peek() == '\\' && read_shorthand(pattern_, at_, set))
+      return add_set(items, set.items, set.is_negated);
     KVASIR_TRY(const char32_t lo, read_char());
     // "a-z" is a range; a '-' before ']' or a set is itself.
-    if (peek() != '-' || at_ + 1 >= pattern_.size() || pattern_[at_ + 1] == ']' || pattern_[at_ + 1] == '[') {
+    if (peek() != '-' || at_ + 1 >= pattern_.size() || pattern_[at_ + 1] == ']' ||
+        pattern_[at_ + 1] == '[') {
       items += code_text(lo);
       return {};
     }
@@ -190,18 +195,30 @@ class ClassReader {
     const Char c = first_char(pattern_.substr(at_ + 1));
     at_ += 1 + c.n_bytes;
     switch (c.code_point) {
-      case 'n': return char32_t{'\n'};
-      case 'r': return char32_t{'\r'};
-      case 't': return char32_t{'\t'};
-      case 'f': return char32_t{'\f'};
-      case 'v': return char32_t{'\v'};
-      case 'a': return char32_t{'\a'};
-      case 'e': return char32_t{0x1B};
-      case 'b': return char32_t{'\b'};
-      case 'x': return read_hex_escape(2);
-      case 'u': return read_hex_escape(4);
-      case '0': return char32_t{0};
-      default: return c.code_point;
+      case 'n':
+        return char32_t{'\n'};
+      case 'r':
+        return char32_t{'\r'};
+      case 't':
+        return char32_t{'\t'};
+      case 'f':
+        return char32_t{'\f'};
+      case 'v':
+        return char32_t{'\v'};
+      case 'a':
+        return char32_t{'\a'};
+      case 'e':
+        return char32_t{0x1B};
+      case 'b':
+        return char32_t{'\b'};
+      case 'x':
+        return read_hex_escape(2);
+      case 'u':
+        return read_hex_escape(4);
+      case '0':
+        return char32_t{0};
+      default:
+        return c.code_point;
     }
   }
 
@@ -209,7 +226,8 @@ class ClassReader {
     char32_t value = 0;
     if (peek() == '{') {
       const std::size_t end = pattern_.find('}', at_);
-      if (end == std::string_view::npos || !read_hex(pattern_.substr(at_ + 1, end - at_ - 1), value)) {
+      if (end == std::string_view::npos ||
+          !read_hex(pattern_.substr(at_ + 1, end - at_ - 1), value)) {
         return invalid("pattern: a bad \\x{...}");
       }
       at_ = end + 1;
@@ -252,19 +270,30 @@ bool read_shorthand(std::string_view pattern, std::size_t& at, ShorthandSet& out
     return true;
   };
   switch (c) {
-    case 's': return set(kSpaceItems, false);
-    case 'S': return set(kSpaceItems, true);
-    case 'w': return set(kWordItems, false);
-    case 'W': return set(kWordItems, true);
-    case 'd': return set(R"(\p{Nd})", false);
-    case 'D': return set(R"(\p{Nd})", true);
-    case 'h': return set(kHexItems, false);
-    case 'H': return set(kHexItems, true);
-    default: return false;
+    case 's':
+      return set(kSpaceItems, false);
+    case 'S':
+      return set(kSpaceItems, true);
+    case 'w':
+      return set(kWordItems, false);
+    case 'W':
+      return set(kWordItems, true);
+    case 'd':
+      return set(R"(\p{Nd})", false);
+    case 'D':
+      return set(R"(\p{Nd})", true);
+    case 'h':
+      return set(kHexItems, false);
+    case 'H':
+      return set(kHexItems, true);
+    default:
+      return false;
   }
 }
 
-Result<std::string> read_class(std::string_view pattern, std::size_t& at, const ClassEvaluator& evaluate) {
+Result<std::string> read_class(std::string_view pattern,
+                               std::size_t& at,
+                               const ClassEvaluator& evaluate) {
   ClassReader reader(pattern, at, evaluate);
   KVASIR_TRY(const ClassReader::Class c, reader.read(0));
   if (c.items.empty()) return std::string(c.is_negated ? R"([\x{0}-\x{10ffff}])" : "(?!)");

@@ -20,18 +20,22 @@ class Translator {
   }
 
  private:
-  char peek(std::size_t ahead = 0) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
+  char peek(std::size_t ahead = 0) const {
+    return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0';
+  }
 
   Status step() {
     switch (in_[at_]) {
-      case '\\': return escape();
+      case '\\':
+        return escape();
       case '[': {
         start_atom(false);
         KVASIR_TRY(const std::string set, read_class(in_, at_, evaluate_));
         out_ += set;
         return {};
       }
-      case '(': return open_group();
+      case '(':
+        return open_group();
       case ')':
         if (!groups_.empty()) {
           atom_begin_ = groups_.back();
@@ -47,7 +51,8 @@ class Translator {
       case '*':
       case '+':
       case '?':
-      case '{': return repeat();
+      case '{':
+        return repeat();
       default: {
         start_atom(false);
         const std::size_t n = first_char(in_.substr(at_)).n_bytes;
@@ -75,8 +80,10 @@ class Translator {
     const char c = in_[at_ + 1];
     const std::string word = "[" + std::string(kWordItems) + std::string(kWordItemsAlone) + "]";
     if (c == 'b' || c == 'B') {  // a border by this library's idea of a word
-      const std::string inside = "(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + ")";
-      const std::string border = "(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + ")";
+      const std::string inside =
+          "(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + ")";
+      const std::string border =
+          "(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + ")";
       out_ += "(?:" + (c == 'b' ? border : inside) + ")";
       at_ += 2;
       return {};
@@ -106,7 +113,8 @@ class Translator {
     out_ += '?';
     ++at_;
     if (peek() == '#') return invalid("pattern: comments are not supported");
-    if (peek() == '<' || peek() == '\'') {  // lookbehind or a name: nothing in it may be read as a quantifier
+    if (peek() == '<' ||
+        peek() == '\'') {  // lookbehind or a name: nothing in it may be read as a quantifier
       const std::size_t end = in_.find_first_of("=!>'", at_ + 1);
       const std::size_t n = end == std::string_view::npos ? in_.size() - at_ : end + 1 - at_;
       out_ += in_.substr(at_, n);
@@ -121,7 +129,8 @@ class Translator {
         ++at_;
         return {};
       }
-      if (c != 'i' && c != 'm' && c != 'x' && c != '-') return invalid("pattern: unknown group option");
+      if (c != 'i' && c != 'm' && c != 'x' && c != '-')
+        return invalid("pattern: unknown group option");
       out_ += c == 'm' ? 's' : c;
       ++at_;
     }
@@ -135,7 +144,8 @@ class Translator {
     if (end == std::string_view::npos) return 0;
     const std::string_view body = in_.substr(at_ + 1, end - at_ - 1);
     const bool is_interval = !body.empty() && body != "," &&
-                             std::all_of(body.begin(), body.end(), [](char c) { return (c >= '0' && c <= '9') || c == ','; });
+                             std::all_of(body.begin(), body.end(),
+                                         [](char c) { return (c >= '0' && c <= '9') || c == ','; });
     return is_interval ? end + 1 - at_ : 0;
   }
 
@@ -149,7 +159,8 @@ class Translator {
       return {};
     }
     const std::string_view quantifier = in_.substr(at_, n);
-    const bool is_unbounded = is_brace ? quantifier.find(",}") != std::string_view::npos : quantifier != "?";
+    const bool is_unbounded =
+        is_brace ? quantifier.find(",}") != std::string_view::npos : quantifier != "?";
     if (is_unbounded && ++n_repeats_ > kMaxTameRepeats) is_tame_ = false;
     if (atom_is_group_ && quantifier != "?") is_tame_ = false;
     if (is_brace && peek(1) == ',') {

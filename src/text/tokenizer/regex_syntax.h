@@ -1,5 +1,6 @@
-// Oniguruma patterns (Ruby syntax, what tokenizer.json files are written for) rewritten for PCRE2, where the two give
-// the same characters another meaning: \s \w \h \b, nested and intersected classes, (?m), {,n}, {n,m}+.
+// Oniguruma patterns (Ruby syntax, what tokenizer.json files are written for) rewritten for PCRE2,
+// where the two give the same characters another meaning: \s \w \h \b, nested and intersected
+// classes, (?m), {,n}, {n,m}+.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ using ClassEvaluator = std::function<Result<CodeSet>(const std::string& class_it
 
 struct PcrePattern {
   std::string text;
-  // No repeated group, no back reference and at most two unbounded repeats an alternative: cannot blow up.
+  // No repeated group, no back reference and at most two unbounded repeats an alternative: cannot
+  // blow up.
   bool is_tame = true;
 };
 

@@ -1,4 +1,5 @@
-// Patterns mean what Oniguruma means (made/regex-* compare with it), and never take more than linear time.
+// Patterns mean what Oniguruma means (made/regex-* compare with it), and never take more than
+// linear time.
 #include "text/tokenizer/regex.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ std::vector<std::string> matches(std::string_view pattern, std::string_view text
 using Strings = std::vector<std::string>;
 
 TEST(Regex, SpaceIsUnicodeWhiteSpace) {
-  EXPECT_EQ(matches(R"(\s)", "a\xE1\xA0\x8E\xC2\x85\xC2\xA0\xE2\x80\x8B"), (Strings{"\xC2\x85", "\xC2\xA0"}))
+  EXPECT_EQ(matches(R"(\s)", "a\xE1\xA0\x8E\xC2\x85\xC2\xA0\xE2\x80\x8B"),
+            (Strings{"\xC2\x85", "\xC2\xA0"}))
       << "U+180E and U+200B are none";
 }
 
@@ -33,11 +35,13 @@ TEST(Regex, EmptyMatchesNeverFollowAMatch) {
 }
 
 TEST(Regex, ClassesIntersect) {
-  EXPECT_EQ(matches(R"([\p{L}&&[^a-y]]+)", "azzb\xE6\xBC\xA2 z"), (Strings{"zz", "\xE6\xBC\xA2", "z"}));
+  EXPECT_EQ(matches(R"([\p{L}&&[^a-y]]+)", "azzb\xE6\xBC\xA2 z"),
+            (Strings{"zz", "\xE6\xBC\xA2", "z"}));
 }
 
 TEST(Regex, RefusesWhatDoesNotCompile) {
-  for (const char* pattern : {"(", "[a", "a\\", "[z-a]", "(?<=a+)b", "\\p{NoSuchThing}", "[[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]"}) {
+  for (const char* pattern : {"(", "[a", "a\\", "[z-a]", "(?<=a+)b", "\\p{NoSuchThing}",
+                              "[[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]"}) {
     EXPECT_FALSE(Regex::compile(pattern)) << pattern;
   }
 }
@@ -50,7 +54,8 @@ TEST(Regex, PatternsThatBlowUpAreErrorsAndNotHangs) {
     std::vector<Range> ranges;
     const auto start = std::chrono::steady_clock::now();
     (void)regex->find_all(spaces, ranges);
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10.0) << pattern;
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10.0)
+        << pattern;
   }
 }
 

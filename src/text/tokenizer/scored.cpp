@@ -21,8 +21,12 @@ std::uint64_t rank_of(float score) noexcept {
   return ~ascending;
 }
 
-bool append_bytes(const std::array<TokenId, 256>& byte_tokens, std::string_view text, std::vector<TokenId>& out) {
-  const auto is_absent = [&](char c) { return byte_tokens[static_cast<unsigned char>(c)] == kNoToken; };
+bool append_bytes(const std::array<TokenId, 256>& byte_tokens,
+                  std::string_view text,
+                  std::vector<TokenId>& out) {
+  const auto is_absent = [&](char c) {
+    return byte_tokens[static_cast<unsigned char>(c)] == kNoToken;
+  };
   if (std::any_of(text.begin(), text.end(), is_absent)) return false;
   for (const char c : text) out.push_back(byte_tokens[static_cast<unsigned char>(c)]);
   return true;
@@ -55,24 +59,29 @@ void ScoredBpe::merge_word(std::string_view word, Scratch& scratch) const {
   symbols.clear();
   for (std::size_t at = 0; at < word.size();) {
     const auto n_bytes = first_char(word.substr(at)).n_bytes;
-    symbols.push_back({-1, -1, kNoToken, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(n_bytes)});
+    symbols.push_back(
+        {-1, -1, kNoToken, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(n_bytes)});
     at += n_bytes;
   }
   link_symbols(symbols);
-  merge_all(scratch, [&](const Scratch::Symbol& a, const Scratch::Symbol& b) -> std::optional<Merge> {
-    const auto id = mergeable(word.substr(a.begin, std::size_t{a.n_bytes} + b.n_bytes));
-    if (!id) return std::nullopt;
-    return Merge{rank_of(scores_[*id]), *id};
-  });
+  merge_all(scratch,
+            [&](const Scratch::Symbol& a, const Scratch::Symbol& b) -> std::optional<Merge> {
+              const auto id = mergeable(word.substr(a.begin, std::size_t{a.n_bytes} + b.n_bytes));
+              if (!id) return std::nullopt;
+              return Merge{rank_of(scores_[*id]), *id};
+            });
 }
 
-Status ScoredBpe::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const {
+Status ScoredBpe::tokenize(std::string_view piece,
+                           std::vector<TokenId>& out,
+                           Scratch& scratch) const {
   bool is_after_unk = false;
   Status status;
   borders_.for_each_word(piece, [&](std::string_view word) {
     merge_word(word, scratch);
     for (const Scratch::Symbol& s : scratch.symbols) {
-      if (s.n_bytes > 0 && status) status = emit(word.substr(s.begin, s.n_bytes), is_after_unk, out);
+      if (s.n_bytes > 0 && status)
+        status = emit(word.substr(s.begin, s.n_bytes), is_after_unk, out);
     }
   });
   return status;
@@ -93,7 +102,10 @@ Status ScoredBpe::emit(std::string_view text, bool& is_after_unk, std::vector<To
 }
 
 Unigram::Unigram(const Vocab& vocab, std::vector<double> scores, ScoredOptions options)
-    : vocab_(vocab), scores_(std::move(scores)), o_(std::move(options)), byte_tokens_(byte_fallback_tokens(vocab)) {
+    : vocab_(vocab),
+      scores_(std::move(scores)),
+      o_(std::move(options)),
+      byte_tokens_(byte_fallback_tokens(vocab)) {
   scores_.resize(vocab.end());
   double least = INFINITY;
   for (TokenId id = 0; id < vocab.end(); ++id) {
@@ -130,13 +142,16 @@ void Unigram::forward(std::string_view piece, std::vector<Scratch::Node>& nodes)
   }
 }
 
-Status Unigram::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const {
+Status Unigram::tokenize(std::string_view piece,
+                         std::vector<TokenId>& out,
+                         Scratch& scratch) const {
   auto& nodes = scratch.nodes;
   forward(piece, nodes);
   // Walk back, turning the chain round, so that it can be read forwards.
   std::vector<std::uint32_t>& ends = scratch.ends;
   ends.clear();
-  for (std::uint32_t at = static_cast<std::uint32_t>(piece.size()); at > 0; at = nodes[at].from) ends.push_back(at);
+  for (std::uint32_t at = static_cast<std::uint32_t>(piece.size()); at > 0; at = nodes[at].from)
+    ends.push_back(at);
   std::size_t unk_begin = 0;
   bool is_unk_run = false;
   for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
@@ -176,9 +191,12 @@ Result<std::unique_ptr<Model>> parse_unigram(const json::Value& spec, const Voca
     o.unk = static_cast<TokenId>(id);
   }
   std::vector<double> scores(vocab.end());
-  const json::Array& pieces = *spec.find("vocab")->as_array();  // checked when the vocabulary was read
-  for (std::size_t id = 0; id < pieces.size(); ++id) scores[id] = *(*pieces[id].as_array())[1].as_number();
-  return Result<std::unique_ptr<Model>>(std::make_unique<Unigram>(vocab, std::move(scores), std::move(o)));
+  const json::Array& pieces =
+      *spec.find("vocab")->as_array();  // checked when the vocabulary was read
+  for (std::size_t id = 0; id < pieces.size(); ++id)
+    scores[id] = *(*pieces[id].as_array())[1].as_number();
+  return Result<std::unique_ptr<Model>>(
+      std::make_unique<Unigram>(vocab, std::move(scores), std::move(o)));
 }
 
 }  // namespace kvasir::text::tok

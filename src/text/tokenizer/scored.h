@@ -15,16 +15,21 @@ namespace kvasir::text::tok {
 struct ScoredOptions {
   std::optional<TokenId> unk;
   bool has_byte_fallback = false;
-  // Per id; pieces that text can never become (control, byte, unknown tokens) are false. Empty: all true.
+  // Per id; pieces that text can never become (control, byte, unknown tokens) are false. Empty: all
+  // true.
   std::vector<bool> is_mergeable;
 };
 
-// Joins the adjacent pair whose joined text has the highest score; what is no piece at the end becomes bytes or unk,
-// neighbouring unks fused. Unused pieces are no goal of a merge.
+// Joins the adjacent pair whose joined text has the highest score; what is no piece at the end
+// becomes bytes or unk, neighbouring unks fused. Unused pieces are no goal of a merge.
 class ScoredBpe final : public Model {
  public:
-  ScoredBpe(const Vocab& vocab, std::vector<float> scores, ScoredOptions options);  // scores: [vocab.end()]
-  Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const override;
+  ScoredBpe(const Vocab& vocab,
+            std::vector<float> scores,
+            ScoredOptions options);  // scores: [vocab.end()]
+  Status tokenize(std::string_view piece,
+                  std::vector<TokenId>& out,
+                  Scratch& scratch) const override;
 
  private:
   void merge_word(std::string_view word, Scratch& scratch) const;
@@ -41,8 +46,12 @@ class ScoredBpe final : public Model {
 // The most probable segmentation (Kudo 2018), by Viterbi.
 class Unigram final : public Model {
  public:
-  Unigram(const Vocab& vocab, std::vector<double> scores, ScoredOptions options);  // scores: [vocab.end()], log
-  Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const override;
+  Unigram(const Vocab& vocab,
+          std::vector<double> scores,
+          ScoredOptions options);  // scores: [vocab.end()], log
+  Status tokenize(std::string_view piece,
+                  std::vector<TokenId>& out,
+                  Scratch& scratch) const override;
 
  private:
   Status emit(std::string_view text, std::vector<TokenId>& out) const;

@@ -44,7 +44,10 @@ void merge_alike(const std::vector<Stretch>& stretches, std::vector<Range>& out)
 
 }  // namespace
 
-void cover(const std::vector<Range>& matches, std::size_t n_bytes, bool is_inverted, std::vector<Stretch>& out) {
+void cover(const std::vector<Range>& matches,
+           std::size_t n_bytes,
+           bool is_inverted,
+           std::vector<Stretch>& out) {
   std::size_t at = 0;
   for (const Range& m : matches) {
     if (m.begin > at) out.push_back({{at, m.begin}, is_inverted});
@@ -54,7 +57,10 @@ void cover(const std::vector<Range>& matches, std::size_t n_bytes, bool is_inver
   if (at < n_bytes) out.push_back({{at, n_bytes}, is_inverted});
 }
 
-void append_pieces(const std::vector<Stretch>& stretches, Behavior behavior, std::size_t base, std::vector<Range>& out) {
+void append_pieces(const std::vector<Stretch>& stretches,
+                   Behavior behavior,
+                   std::size_t base,
+                   std::vector<Range>& out) {
   const auto add = [&](const Range& r) {
     if (r.end > r.begin) out.push_back({base + r.begin, base + r.end});
   };

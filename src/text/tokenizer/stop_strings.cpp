@@ -29,7 +29,8 @@ Result<StopMatcher> StopMatcher::make(std::vector<std::string> stops) {
   }
   for (const std::string& stop : stops) {
     if (stop.empty() || stop.size() > kMaxStopStringBytes) {
-      return invalid("stop: each string must have 1 to " + std::to_string(kMaxStopStringBytes) + " bytes");
+      return invalid("stop: each string must have 1 to " + std::to_string(kMaxStopStringBytes) +
+                     " bytes");
     }
   }
   return StopMatcher(std::move(stops));
@@ -47,7 +48,8 @@ StopMatcher::Step StopMatcher::push(std::string_view text) {
       auto& [borders, n] = patterns_[i];
       while (n > 0 && stop[n] != c) n = borders[n];
       if (stop[n] == c) ++n;
-      const bool is_longer = matched_ < 0 || stop.size() > stops_[static_cast<std::size_t>(matched_)].size();
+      const bool is_longer =
+          matched_ < 0 || stop.size() > stops_[static_cast<std::size_t>(matched_)].size();
       if (n == stop.size() && is_longer) matched_ = static_cast<int>(i);
     }
     if (matched_ < 0) continue;

@@ -38,7 +38,8 @@ Outcome by_definition(const std::vector<std::string>& stops, const std::string& 
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::size_t longest = 0;
     for (const std::string& stop : stops) {
-      if (std::string_view(text).substr(0, end).ends_with(stop)) longest = std::max(longest, stop.size());
+      if (std::string_view(text).substr(0, end).ends_with(stop))
+        longest = std::max(longest, stop.size());
     }
     if (longest > 0) return {text.substr(0, end - longest), true};
   }
@@ -67,7 +68,8 @@ TEST(StopMatcher, SplitAtEveryBoundaryGivesTheSame) {
   const std::string text = "say END now";
   for (std::size_t i = 0; i <= text.size(); ++i) {
     for (std::size_t j = i; j <= text.size(); ++j) {
-      EXPECT_EQ(run({"END"}, {text.substr(0, i), text.substr(i, j - i), text.substr(j)}), (Outcome{"say ", true}));
+      EXPECT_EQ(run({"END"}, {text.substr(0, i), text.substr(i, j - i), text.substr(j)}),
+                (Outcome{"say ", true}));
     }
   }
 }
@@ -91,7 +93,8 @@ TEST(StopMatcher, EqualsTheDefinitionOnRandomTexts) {
   std::mt19937 rng(7);
   const auto word = [&](int max) {
     std::string out;
-    for (int n = 1 + static_cast<int>(rng() % static_cast<unsigned>(max)); n > 0; --n) out += "ab"[rng() % 2];
+    for (int n = 1 + static_cast<int>(rng() % static_cast<unsigned>(max)); n > 0; --n)
+      out += "ab"[rng() % 2];
     return out;
   };
   for (int round = 0; round < 500; ++round) {

@@ -1,4 +1,5 @@
-// Streaming detokenization (TXT-15…18): whatever the split, the text is that of decoding everything at once.
+// Streaming detokenization (TXT-15…18): whatever the split, the text is that of decoding everything
+// at once.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -54,7 +55,8 @@ TEST(Detokenizer, KeepsLeadingAndDoubleSpaces_C07) {
     EXPECT_EQ(streamed(spm, spm_ids), text);
     EXPECT_EQ(spm.decode(spm_ids), text);
     const DecodeOptions goes_on{.is_start = false};
-    EXPECT_EQ(streamed(spm, *spm.encode(text, {.add_special = false}), goes_on), " " + text) << "nothing is dropped inside a text";
+    EXPECT_EQ(streamed(spm, *spm.encode(text, {.add_special = false}), goes_on), " " + text)
+        << "nothing is dropped inside a text";
   }
 }
 

@@ -40,7 +40,8 @@ Result<tok::Normalized> join(std::span<const TextSpan> spans) {
   out.text.reserve(n_bytes);
   for (const TextSpan& span : spans) {
     out.text += span.text;
-    if (is_mixed) out.allowed.insert(out.allowed.end(), span.text.size(), span.parse_special ? 1 : 0);
+    if (is_mixed)
+      out.allowed.insert(out.allowed.end(), span.text.size(), span.parse_special ? 1 : 0);
   }
   repair(out);
   return out;
@@ -78,20 +79,24 @@ Result<Tokenizer> Tokenizer::from_folder(const fs::path& folder, const FolderOpt
     if (!fs::exists(path, ec)) continue;
     KVASIR_TRY(const std::string bytes, read_file(path, tok::kMaxFileBytes));
     const bool is_json = std::string_view(name) != "tokenizer.model";
-    auto pipeline = is_json ? tok::load_json(bytes, config) : tok::load_sentencepiece(bytes, config);
-    if (!pipeline) return Error{pipeline.error().code, path.string() + ": " + pipeline.error().what};
+    auto pipeline =
+        is_json ? tok::load_json(bytes, config) : tok::load_sentencepiece(bytes, config);
+    if (!pipeline)
+      return Error{pipeline.error().code, path.string() + ": " + pipeline.error().what};
     return Tokenizer(*std::move(pipeline));
   }
   return not_found(folder.string() + ": neither tokenizer.json nor tokenizer.model");
 }
 
-Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json, std::string_view tokenizer_config) {
+Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
+                                       std::string_view tokenizer_config) {
   KVASIR_TRY(const json::Value config, parse_config(tokenizer_config));
   KVASIR_TRY(tok::PipelinePtr pipeline, tok::load_json(tokenizer_json, config));
   return Tokenizer(std::move(pipeline));
 }
 
-Result<Tokenizer> Tokenizer::from_sentencepiece(std::string_view model_bytes, std::string_view tokenizer_config) {
+Result<Tokenizer> Tokenizer::from_sentencepiece(std::string_view model_bytes,
+                                                std::string_view tokenizer_config) {
   KVASIR_TRY(const json::Value config, parse_config(tokenizer_config));
   KVASIR_TRY(tok::PipelinePtr pipeline, tok::load_sentencepiece(model_bytes, config));
   return Tokenizer(std::move(pipeline));
@@ -102,12 +107,14 @@ Result<Tokenizer> Tokenizer::from_gguf(const GgufVocab& vocab) {
   return Tokenizer(std::move(pipeline));
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
+                                               const EncodeOptions& options) const {
   const TextSpan span{text, options.parse_special};
   return encode({&span, 1}, options.add_special);
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::span<const TextSpan> spans, bool add_special) const {
+Result<std::vector<TokenId>> Tokenizer::encode(std::span<const TextSpan> spans,
+                                               bool add_special) const {
   KVASIR_TRY(tok::Normalized text, join(spans));
   KVASIR_TRY(std::vector<TokenId> ids, pipeline_->encode(std::move(text)));
   return add_special ? pipeline_->post.wrap(std::move(ids)) : std::move(ids);
@@ -153,9 +160,13 @@ std::string Tokenizer::token_bytes(TokenId id) const {
   return chain.take();
 }
 
-std::optional<TokenId> Tokenizer::find(std::string_view piece) const noexcept { return pipeline_->find(piece); }
+std::optional<TokenId> Tokenizer::find(std::string_view piece) const noexcept {
+  return pipeline_->find(piece);
+}
 bool Tokenizer::is_special(TokenId id) const noexcept { return pipeline_->is_special(id); }
-const std::vector<TokenId>& Tokenizer::special_ids() const noexcept { return pipeline_->special_ids; }
+const std::vector<TokenId>& Tokenizer::special_ids() const noexcept {
+  return pipeline_->special_ids;
+}
 std::optional<TokenId> Tokenizer::bos() const noexcept { return pipeline_->bos; }
 std::optional<TokenId> Tokenizer::eos() const noexcept { return pipeline_->eos; }
 std::optional<TokenId> Tokenizer::unk() const noexcept { return pipeline_->unk; }
@@ -171,7 +182,8 @@ bool Tokenizer::adds_eos() const noexcept {
   return eos() && !suffix.empty() && suffix.back() == *eos();
 }
 
-const std::vector<std::pair<std::string, std::string>>& Tokenizer::named_special_tokens() const noexcept {
+const std::vector<std::pair<std::string, std::string>>& Tokenizer::named_special_tokens()
+    const noexcept {
   return pipeline_->named_special_tokens;
 }
 

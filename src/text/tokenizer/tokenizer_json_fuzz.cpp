@@ -1,4 +1,5 @@
-// tokenizer.json, and a text after a NUL byte: loading, encoding and decoding must neither crash nor hang.
+// tokenizer.json, and a text after a NUL byte: loading, encoding and decoding must neither crash
+// nor hang.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -12,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   const std::size_t border = std::min(all.find('\0'), all.size());
   const std::string_view text = all.substr(std::min(border + 1, all.size()));
-  const auto t = all.starts_with('{') ? Tokenizer::from_json(all.substr(0, border), text) : Tokenizer::from_sentencepiece(all);
+  const auto t = all.starts_with('{') ? Tokenizer::from_json(all.substr(0, border), text)
+                                      : Tokenizer::from_sentencepiece(all);
   if (!t) return 0;
   const auto ids = t->encode(text, {.parse_special = size % 2 == 0});
   if (!ids) return 0;

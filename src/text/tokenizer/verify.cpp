@@ -1,5 +1,3 @@
-#include "text/verify_tokenizers.h"
-
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "base/file.h"
 #include "json/json.h"
 #include "text/tokenizer.h"
+#include "text/verify_tokenizers.h"
 
 namespace kvasir::text {
 namespace {
@@ -26,8 +25,8 @@ std::optional<fs::path> cases_file(const fs::path& cases_dir, const std::string&
 
 bool is_tokenizer_folder(const fs::path& folder) {
   std::error_code ec;
-  return fs::exists(folder / "tokenizer.json", ec) || fs::exists(folder / "tokenizer.json.xz", ec) ||
-         fs::exists(folder / "tokenizer.model", ec);
+  return fs::exists(folder / "tokenizer.json", ec) ||
+         fs::exists(folder / "tokenizer.json.xz", ec) || fs::exists(folder / "tokenizer.model", ec);
 }
 
 struct Named {
@@ -63,7 +62,8 @@ std::optional<std::vector<TokenId>> read_ids(const json::Value& spec, std::strin
   return out;
 }
 
-// The first member in which the tokenizer differs from a case; empty: none. A member the case lacks is not compared.
+// The first member in which the tokenizer differs from a case; empty: none. A member the case lacks
+// is not compared.
 std::string first_difference(const Tokenizer& tokenizer, const json::Value& spec) {
   const json::Value* text = spec.find("text");
   if (text == nullptr || !text->is_string()) return "text";
@@ -83,9 +83,10 @@ std::string first_difference(const Tokenizer& tokenizer, const json::Value& spec
 
 }  // namespace
 
-Result<TokenizerSummary> verify_tokenizers(const fs::path& tokenizer_dir,
-                                        const fs::path& cases_dir,
-                                        const std::function<void(std::string_view line)>& report) {
+Result<TokenizerSummary> verify_tokenizers(
+    const fs::path& tokenizer_dir,
+    const fs::path& cases_dir,
+    const std::function<void(std::string_view line)>& report) {
   TokenizerSummary sum;
   for (const Named& one : tokenizer_folders(tokenizer_dir)) {
     const auto path = cases_file(cases_dir, one.name);
@@ -111,12 +112,16 @@ Result<TokenizerSummary> verify_tokenizers(const fs::path& tokenizer_dir,
     for (std::size_t i = 0; i < n_cases; ++i) {
       const std::string member = first_difference(*tokenizer, (*cases->as_array())[i]);
       if (member.empty()) continue;
-      if (n_differ++ == 0) report(one.name + ": case " + std::to_string(i) + ": " + member + " differs");
+      if (n_differ++ == 0)
+        report(one.name + ": case " + std::to_string(i) + ": " + member + " differs");
     }
     sum.n_differ += n_differ;
-    report(one.name + ": " + std::to_string(n_cases) + " cases, " + std::to_string(n_differ) + " differ");
+    report(one.name + ": " + std::to_string(n_cases) + " cases, " + std::to_string(n_differ) +
+           " differ");
   }
-  if (sum.n_tokenizers == 0) return not_found("no tokenizer in " + tokenizer_dir.string() + " has cases in " + cases_dir.string());
+  if (sum.n_tokenizers == 0)
+    return not_found("no tokenizer in " + tokenizer_dir.string() + " has cases in " +
+                     cases_dir.string());
   return sum;
 }
 

@@ -16,7 +16,8 @@ std::uint32_t hash_of(std::string_view piece) noexcept {
 std::size_t Vocab::slot_of(std::string_view piece, std::uint32_t hash) const noexcept {
   const std::size_t mask = slots_.size() - 1;
   std::size_t at = hash & mask;
-  while (slots_[at].id != kAbsent && !(slots_[at].hash == hash && this->piece(slots_[at].id) == piece)) {
+  while (slots_[at].id != kAbsent &&
+         !(slots_[at].hash == hash && this->piece(slots_[at].id) == piece)) {
     at = (at + 1) & mask;
   }
   return at;
@@ -43,7 +44,8 @@ void Vocab::reserve(std::size_t n_pieces) {
 }
 
 Status Vocab::add(std::string_view piece, std::uint64_t id) {
-  if (id > kMaxTokenId) return invalid("tokenizer: token id " + std::to_string(id) + " is too large");
+  if (id > kMaxTokenId)
+    return invalid("tokenizer: token id " + std::to_string(id) + " is too large");
   if (n_pieces_ >= kMaxVocabEntries) return invalid("tokenizer: more than 2^20 vocabulary entries");
   if (arena_.size() + piece.size() >= kAbsent) return invalid("tokenizer: vocabulary too large");
   const auto token = static_cast<TokenId>(id);
@@ -57,8 +59,10 @@ Status Vocab::add(std::string_view piece, std::uint64_t id) {
     rehash(slots_.size() * 2);
     at = slot_of(piece, hash);
   }
-  // An id given twice: its old piece no longer leads anywhere else than this id, whose spelling changes.
-  entries_[token] = {static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(piece.size())};
+  // An id given twice: its old piece no longer leads anywhere else than this id, whose spelling
+  // changes.
+  entries_[token] = {static_cast<std::uint32_t>(arena_.size()),
+                     static_cast<std::uint32_t>(piece.size())};
   arena_ += piece;
   longest_ = std::max(longest_, piece.size());
   if (is_new) {

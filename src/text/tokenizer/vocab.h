@@ -1,5 +1,5 @@
-// Token pieces by id and ids by piece, in two flat tables over one arena: a vocabulary of 262k pieces loads in
-// tens of milliseconds. Written at load only, then shared by all threads.
+// Token pieces by id and ids by piece, in two flat tables over one arena: a vocabulary of 262k
+// pieces loads in tens of milliseconds. Written at load only, then shared by all threads.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,28 @@
 
 namespace kvasir::text::tok {
 
-inline constexpr TokenId kMaxTokenId = (1u << 24) - 1;       // TXT-14
-inline constexpr std::size_t kMaxVocabEntries = 1u << 20;    // TXT-14
+inline constexpr TokenId kMaxTokenId = (1u << 24) - 1;     // TXT-14
+inline constexpr std::size_t kMaxVocabEntries = 1u << 20;  // TXT-14
 
 class Vocab {
  public:
   void reserve(std::size_t n_pieces);
-  // Errors: an id or a count past the limits. A repeated piece keeps its first id, a repeated id its last piece.
+  // Errors: an id or a count past the limits. A repeated piece keeps its first id, a repeated id
+  // its last piece.
   Status add(std::string_view piece, std::uint64_t id);
 
   std::optional<TokenId> find(std::string_view piece) const noexcept;
-  // Like find, for a model at work on text: special tokens are matched before it or not at all, so that text cannot
-  // spell one (TXT-32).
+  // Like find, for a model at work on text: special tokens are matched before it or not at all, so
+  // that text cannot spell one (TXT-32).
   std::optional<TokenId> find_in_text(std::string_view piece) const noexcept;
   void hide_from_text(TokenId id);
   bool is_hidden(TokenId id) const noexcept { return id < hidden_.size() && hidden_[id]; }
-  bool has(TokenId id) const noexcept { return id < entries_.size() && entries_[id].n_bytes != kAbsent; }
-  std::string_view piece(TokenId id) const noexcept;  // empty when absent
-  std::size_t end() const noexcept { return entries_.size(); }      // largest id + 1
-  std::size_t count() const noexcept { return n_pieces_; }          // distinct pieces
+  bool has(TokenId id) const noexcept {
+    return id < entries_.size() && entries_[id].n_bytes != kAbsent;
+  }
+  std::string_view piece(TokenId id) const noexcept;            // empty when absent
+  std::size_t end() const noexcept { return entries_.size(); }  // largest id + 1
+  std::size_t count() const noexcept { return n_pieces_; }      // distinct pieces
   std::size_t longest_piece_bytes() const noexcept { return longest_; }
 
  private:

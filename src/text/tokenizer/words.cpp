@@ -7,7 +7,8 @@ namespace {
 
 class WordLevel final : public Model {
  public:
-  WordLevel(const Vocab& vocab, const std::string& unk_token) : vocab_(vocab), unk_(vocab.find(unk_token)) {}
+  WordLevel(const Vocab& vocab, const std::string& unk_token)
+      : vocab_(vocab), unk_(vocab.find(unk_token)) {}
 
   Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch&) const override {
     const auto id = vocab_.find_in_text(piece);
@@ -23,7 +24,8 @@ class WordLevel final : public Model {
 
 }  // namespace
 
-WordPiece::WordPiece(const Vocab& vocab, WordPieceOptions options) : o_(std::move(options)), unk_(vocab.find(o_.unk_token)) {
+WordPiece::WordPiece(const Vocab& vocab, WordPieceOptions options)
+    : o_(std::move(options)), unk_(vocab.find(o_.unk_token)) {
   for (TokenId id = 0; id < vocab.end(); ++id) {
     if (!vocab.has(id) || vocab.is_hidden(id)) continue;
     const std::string_view piece = vocab.piece(id);
@@ -40,7 +42,8 @@ Status WordPiece::unknown(std::vector<TokenId>& out) const {
 
 Status WordPiece::tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch&) const {
   const auto starts_char = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
-  const auto n_chars = static_cast<std::size_t>(std::count_if(piece.begin(), piece.end(), starts_char));
+  const auto n_chars =
+      static_cast<std::size_t>(std::count_if(piece.begin(), piece.end(), starts_char));
   if (n_chars > o_.max_chars) return unknown(out);
   const std::size_t mark = out.size();
   for (std::size_t at = 0; at < piece.size();) {
@@ -77,7 +80,8 @@ Result<std::unique_ptr<Model>> parse_word_piece(const json::Value& spec, const V
 }
 
 Result<std::unique_ptr<Model>> parse_word_level(const json::Value& spec, const Vocab& vocab) {
-  return Result<std::unique_ptr<Model>>(std::make_unique<WordLevel>(vocab, spec.string_or("unk_token", "[UNK]")));
+  return Result<std::unique_ptr<Model>>(
+      std::make_unique<WordLevel>(vocab, spec.string_or("unk_token", "[UNK]")));
 }
 
 }  // namespace kvasir::text::tok

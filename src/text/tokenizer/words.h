@@ -19,14 +19,16 @@ struct WordPieceOptions {
 class WordPiece final : public Model {
  public:
   WordPiece(const Vocab& vocab, WordPieceOptions options);
-  Status tokenize(std::string_view piece, std::vector<TokenId>& out, Scratch& scratch) const override;
+  Status tokenize(std::string_view piece,
+                  std::vector<TokenId>& out,
+                  Scratch& scratch) const override;
 
  private:
   Status unknown(std::vector<TokenId>& out) const;
 
   WordPieceOptions o_;
   std::optional<TokenId> unk_;
-  ByteTrie initial_;    // pieces as they are
+  ByteTrie initial_;     // pieces as they are
   ByteTrie continuing_;  // pieces that start with the prefix, without it
 };
 
