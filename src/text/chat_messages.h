@@ -21,7 +21,7 @@ enum class ContentForm : std::uint8_t {
 
 struct TemplateTraits {
   ContentForm content = ContentForm::any;
-  bool knows_developer = false;    // named there and rendered; else the role becomes "system"
+  bool knows_developer = false;     // named there and rendered; else the role becomes "system"
   bool needs_null_as_text = false;  // content null fails or prints None: give ""
   bool needs_text_arguments =
       false;  // tool_calls[].function.arguments must be a JSON string; usually an object
