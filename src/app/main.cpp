@@ -11,13 +11,9 @@ namespace {
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::fprintf(stderr, "error: %s\n", error.what());
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) ||
-      dynamic_cast<const CLI::RequiredError*>(&error)) {
-    const auto chosen = app.get_subcommands();
-    for (const auto& typed : (chosen.empty() ? &app : chosen.back())->remaining()) {
-      const std::string near = kvasir::app::nearest_name(app, typed);
-      if (!near.empty()) std::fprintf(stderr, "did you mean %s?\n", near.c_str());
-    }
+  for (const auto& typed : app.remaining(/*recurse=*/true)) {
+    const std::string near = kvasir::app::nearest_name(app, typed);
+    if (!near.empty()) std::fprintf(stderr, "did you mean %s?\n", near.c_str());
   }
   std::fprintf(stderr, "See kvasir --help.\n");
   return kvasir::app::kExitUsage;

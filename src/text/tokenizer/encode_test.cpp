@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "base/file.h"
@@ -161,10 +162,14 @@ TEST(Encode, TakesUnderASecondForAnyRepeatedCharacter_C04) {
                                  "\xCC\x81\xCC\x96", "aB", "\x01"}) {
     std::string text;
     while (text.size() < 200'000) text += unit;
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of the process: the machine may be busy
     ASSERT_TRUE(t.encode(text));
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1.0)
-        << unit;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
+    EXPECT_LT(seconds, 1.0) << unit;
+#else
+    EXPECT_LT(seconds, 20.0) << unit;
+#endif
   }
 }
 

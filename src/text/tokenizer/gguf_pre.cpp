@@ -78,7 +78,8 @@ constexpr std::array<sv, 4> kDefaultSet{R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{
 constexpr std::array<sv, 1> kBloomSet{kBloom};
 constexpr std::array<sv, 2> kVikingSet{kBloom, R"(\p{N})"};
 constexpr std::array<sv, 2> kYoutuSet{
-    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-"
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-"
+    "ゟ゠-"
     "ヿ]"
     "+",
     kYoutuWords};

@@ -10,6 +10,11 @@ constexpr int kMaxSteps = 256;
 
 using StepFn = std::function<Status(const json::Value&, const std::string&)>;
 
+// No text at all matches between all characters.
+Result<Regex> literal_pattern(const std::string& text) {
+  return text.empty() ? Regex::compile("") : Regex::literal(text);
+}
+
 Status walk(const json::Value& spec,
             std::string_view list_name,
             const StepFn& step,
@@ -51,9 +56,9 @@ Status for_each_step(const json::Value& spec, std::string_view list_name, const 
 Result<Regex> parse_pattern(const json::Value& spec) {
   const json::Value* pattern = spec.find("pattern");
   if (pattern == nullptr) return invalid("tokenizer: a step without pattern");
-  if (const std::string* text = pattern->as_string()) return Regex::literal(*text);
+  if (const std::string* text = pattern->as_string()) return literal_pattern(*text);
   if (const json::Value* text = pattern->find("String"); text != nullptr && text->is_string()) {
-    return Regex::literal(*text->as_string());
+    return literal_pattern(*text->as_string());
   }
   if (const json::Value* text = pattern->find("Regex"); text != nullptr && text->is_string()) {
     return Regex::compile(*text->as_string());

@@ -101,6 +101,13 @@ class GgufLoader {
       const bool is_special = kind == kControl || kind == kUnknown;
       if (!is_special && kind != kUserDefined) continue;
       const std::string content = spell(id, v_.tokens[id]);
+      // SentencePiece looks for user-defined pieces where spaces are marked already.
+      const bool is_marked = v_.model != "gpt2" && content.find(kSpaceMark) != std::string::npos;
+      if (!is_special && is_marked) {
+        AddedToken token{.content = content, .id = static_cast<TokenId>(id), .is_normalized = true};
+        p_->added.add(std::move(token), content);
+        continue;
+      }
       KVASIR_TRY_DO(p_->add_token(
           {.content = content, .id = static_cast<TokenId>(id), .is_special = is_special}));
     }

@@ -224,7 +224,7 @@ Parsed parse_bert(const json::Value& spec) {
 
 Parsed parse_precompiled(const json::Value& spec) {
   const json::Value* map = spec.find("precompiled_charsmap");
-  if (map == nullptr || map->is_null()) return Parsed(std::make_unique<Prepend>(""));
+  if (map == nullptr || map->is_null()) return make_precompiled(Charsmap());
   if (!map->is_string()) return invalid("tokenizer: precompiled_charsmap is no string");
   KVASIR_TRY(const std::string bytes, decode_base64(*map->as_string()));
   KVASIR_TRY(Charsmap charsmap, Charsmap::parse(bytes));

@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -20,8 +21,10 @@ constexpr std::size_t kUnwatchedBytes = 4096;
 // Ordinary patterns need about 0.05 µs a byte.
 constexpr double kBudgetSeconds = 1.0;
 constexpr double kBudgetSecondsPerByte = 4e-6;
-constexpr std::uint32_t kHeapLimitKib = 128 << 10;
-constexpr std::uint32_t kMatchLimit = 2'000'000;  // backtracks of one attempt
+constexpr std::uint32_t kHeapLimitKib = 256 << 10;
+// Backtracks of one attempt.
+constexpr std::size_t kMinBacktracks = 2'000'000;
+constexpr std::size_t kBacktracksPerByte = 16;
 
 struct FreeCode {
   void operator()(pcre2_code* p) const noexcept { pcre2_code_free(p); }
@@ -63,9 +66,11 @@ Result<CodePtr> compile_pcre(const std::string& pattern, bool want_jit) {
   return compiled;
 }
 
-ContextPtr make_limits() {
+ContextPtr make_limits(std::size_t n_text_bytes) {
   ContextPtr limits(pcre2_match_context_create(nullptr));
-  pcre2_set_match_limit(limits.get(), kMatchLimit);
+  const std::size_t n_backtracks = std::max(kMinBacktracks, kBacktracksPerByte * n_text_bytes);
+  pcre2_set_match_limit(
+      limits.get(), static_cast<std::uint32_t>(std::min<std::size_t>(n_backtracks, UINT32_MAX)));
   pcre2_set_heap_limit(limits.get(), kHeapLimitKib);
   return limits;
 }
@@ -127,7 +132,7 @@ Result<Regex> Regex::compile(std::string_view oniguruma) {
   auto out = std::make_shared<Code>();
   out->code = *std::move(code);
   out->is_tame = pattern->is_tame;
-  out->limits = make_limits();
+  out->limits = make_limits(0);
   return Regex(std::move(out));
 }
 
@@ -145,7 +150,7 @@ Status Regex::find_all(std::string_view text, std::vector<Range>& out) const {
 Status Regex::search(std::string_view text, std::vector<Range>& out) const {
   const DataPtr data(pcre2_match_data_create(1, nullptr));
   ContextPtr windowed;  // long texts: a call gives up after kWindowBytes of start positions
-  if (text.size() > kUnwatchedBytes) windowed = make_limits();
+  if (text.size() > kUnwatchedBytes) windowed = make_limits(text.size());
   const pcre2_match_context* limits = windowed ? windowed.get() : code_->limits.get();
   const auto start = Clock::now();
   const double budget = kBudgetSeconds + kBudgetSecondsPerByte * static_cast<double>(text.size());

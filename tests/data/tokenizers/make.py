@@ -25,7 +25,7 @@ TEXTS = [
     "snake_case-kebab.dot/slash\\back", "$1,234.56 + 7%=\u20ac8 ^~`|<>", "\u00a0\u3000\u2028\u2029\u1680 nbsp", MARK + "x" + MARK + MARK + "y " + MARK,
     "don't stop -- now...!?", "\u037e \u0387 \u1fef \u2000", "\u0958 \u0929 \u09cb \u0d4a", "ABC abc AbC aBC", "1a2b 12ab \u2167\u2168 \u00b2\u00b3",
     "<a>", "x<a>y", "x <a> y", "<a><a>  <a>", "  <b>  x<b>  ", "foo foobar foo_foo barfoo foo.", "<A>x<a>", "\u00e9<\u00e9>e\u0301<e\u0301>",
-    "the quick brown fox", "unaffable unaffordable", "a" * 120, "\u24d0\u2460_\u00b7 \u0903\u093f",
+    "<|im_start|>user", "a <|im_start|> b", "the quick brown fox", "unaffable unaffordable", "a" * 120, "\u24d0\u2460_\u00b7 \u0903\u093f",
 ]
 
 
@@ -157,6 +157,11 @@ made["added-llama"] = doc(model=PLAIN_BYTES, normalizer=seq("normalizers", {"typ
                           added=[{**A, "special": True}, {**B, "normalized": True}, {**FOO, "normalized": True, "lstrip": True}],
                           decoder=seq("decoders", {"type": "Replace", "pattern": {"String": MARK}, "content": " "}, {"type": "ByteFallback"},
                                       {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}))
+for form in (True, False):  # C05
+    made[f"added-im-start{'-normalized' if form else ''}"] = doc(
+        model=PLAIN_BYTES, normalizer=made["added-llama"]["normalizer"], added=[{"content": "<|im_start|>", "normalized": form}])
+made["pre-nfkc-digits"] = doc(normalizer={"type": "NFKC"}, pre={"type": "Digits", "individual_digits": True})  # C05
+made["pre-split-nothing"] = doc(pre=split({"String": ""}))
 
 # BPE
 LETTERS = list("abcdefghijklmnopqrstuvwxyz_ ") + [MARK]
