@@ -1,5 +1,5 @@
 # make run    set up, build, fetch the demo model, open a terminal chat with it
-# make test   everything that must pass: format, rooms, build with warnings as errors, tests, tests under ASan + UBSan
+# make test   everything that must pass: format, rooms, build with warnings as errors, tests, ASan + UBSan on the rooms at risk
 # make build  build/release/bin/kvasir          make model  fetch the demo model, print its path last
 # make bench  speed beside llama.cpp, one run   make fuzz   every fuzz target for FUZZ_SECONDS (default 60)
 .PHONY: run build model test bench fuzz setup setup-test format check
