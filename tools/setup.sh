@@ -5,7 +5,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build make ccache pkg-config python3 python3-venv ca-certificates
-       libfmt-dev libspdlog-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev libssl-dev liblzma-dev)
+       libfmt-dev libspdlog-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev)
 test=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev xz-utils git)
 
 wanted=("${build[@]}")
