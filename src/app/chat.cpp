@@ -52,12 +52,11 @@ class Chat {
   Result<Generated> answer(const std::atomic<bool>& interrupted) {
     return engine_.generate(
         request_,
-        [](const TextDelta& delta) {
-          std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
-          std::fflush(stdout);
+        [this](const TextDelta& delta) {
+          show(delta);
           return true;
         },
-        &interrupted);
+        &interrupted, make_prompt_bar());
   }
 
   void take_back_question() { request_.messages.pop_back(); }
@@ -68,6 +67,16 @@ class Chat {
     const bool has_system =
         begin != request_.messages.end() && begin->string_or("role", "") == "system";
     return has_system ? begin + 1 : begin;
+  }
+
+  // Reasoning is dimmed on a terminal, and left out of what is piped on.
+  void show(const TextDelta& delta) {
+    const bool is_reasoning = delta.kind == text::OutputKind::reasoning;
+    if (is_reasoning && !stdout_is_terminal()) return;
+    if (is_reasoning && !delta.text.empty()) std::fputs("\033[2m", stdout);
+    std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
+    if (is_reasoning && !delta.text.empty()) std::fputs("\033[22m", stdout);
+    std::fflush(stdout);
   }
 
   Engine& engine_;
@@ -117,7 +126,7 @@ int run(const Flags& flags) {
   auto engine = Engine::open(*options);
   if (!engine) return report(engine.error());
   const ModelSummary& model = (*engine)->summary();
-  if (!model.has_chat_template)
+  if (!model.has_chat_template())
     return report(unsupported("this model has no chat template; use kvasir generate --raw"));
   std::fprintf(
       stderr,

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 #include "app/cli/common_flags.h"
 #include "app/cli/terminal.h"
@@ -18,6 +19,7 @@ struct Flags {
   std::vector<std::string> stops;
   std::uint32_t max_tokens = 0;
   std::uint32_t n = 1;
+  std::optional<std::uint32_t> top_logprobs;
   bool raw = false, as_json = false;
 };
 
@@ -31,9 +33,12 @@ GenerateRequest make_request(const Flags& flags, const Engine& engine) {
   request.sampling = resolve(flags.sampling, engine.default_sampling());
   request.stops = flags.stops;
   request.n = flags.n;
+  request.splits_reasoning = false;
+  request.sampling.logprobs = flags.top_logprobs.has_value();
+  request.sampling.top_logprobs = flags.top_logprobs.value_or(0);
   if (flags.max_tokens > 0) request.max_tokens = flags.max_tokens;
   const std::string prompt = read_prompt(flags.prompt);
-  if (flags.raw || !engine.summary().has_chat_template) {
+  if (flags.raw || !engine.summary().has_chat_template()) {
     request.prompt = prompt;
     return request;
   }
@@ -41,6 +46,17 @@ GenerateRequest make_request(const Flags& flags, const Engine& engine) {
     request.messages.push_back(json::Object{{"role", "system"}, {"content", flags.system}});
   request.messages.push_back(json::Object{{"role", "user"}, {"content", prompt}});
   return request;
+}
+
+json::Value to_json(const std::vector<Logprobs>& logprobs) {
+  json::Array out;
+  for (const Logprobs& l : logprobs) {
+    json::Array top;
+    for (const TokenLogprob& t : l.top)
+      top.push_back(json::Object{{"token", t.token}, {"logprob", t.logprob}});
+    out.push_back(json::Object{{"logprob", l.logprob}, {"top", std::move(top)}});
+  }
+  return out;
 }
 
 json::Value to_json(const Generated& generated, const ModelSummary& model) {
@@ -52,6 +68,7 @@ json::Value to_json(const Generated& generated, const ModelSummary& model) {
                         {"tokens", tokens},
                         {"finish_reason", c.finish_reason},
                         {"seed", std::to_string(c.seed)}};
+    if (!c.logprobs.empty()) choice["logprobs"] = to_json(c.logprobs);
     if (!c.error.empty()) choice["error"] = c.error;
     choices.push_back(std::move(choice));
   }
@@ -89,7 +106,7 @@ int run(const Flags& flags) {
         std::fflush(stdout);
         return true;
       },
-      &interrupted);
+      &interrupted, make_prompt_bar());
   if (!generated) return report(generated.error());
   if (flags.as_json) {
     std::puts(json::write(to_json(*generated, (*engine)->summary())).c_str());
@@ -115,6 +132,9 @@ void add_generate(CLI::App& app, Action& action) {
   verb->add_option("-n,--max-tokens,--n-predict", flags->max_tokens, "Most tokens to generate");
   verb->add_option("--choices", flags->n, "Answers that share the prompt")
       ->check(CLI::Range(1, 64));
+  verb->add_option("--logprobs", flags->top_logprobs,
+                   "With --json: log-probability of each token, and of the K likeliest")
+      ->check(CLI::Range(0, 20));
   verb->add_option("--stop", flags->stops, "Stop string; may be given again");
   verb->add_flag("--raw", flags->raw, "No chat template: continue the text");
   verb->add_flag("--json", flags->as_json, "One JSON object on standard output");

@@ -1,8 +1,13 @@
 // kvasir: the command line. Flags are strict: an unknown one ends with exit code 2 and the nearest
 // name.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
+#include "app/cli/aliases.h"
+#include "app/cli/config_file.h"
 #include "app/cli/nearest.h"
 #include "app/cli/verbs.h"
 #include "base/log.h"
@@ -28,8 +33,20 @@ int run(int argc, char** argv) {
   app.add_flag("--verbose", verbose, "Log more to stderr");
   kvasir::app::Action action;
   for (const auto add : kvasir::app::kVerbs) add(app, action);
+  std::vector<std::string> verbs;
+  for (CLI::App* verb : app.get_subcommands({})) {
+    kvasir::app::read_environment(*verb);
+    verbs.push_back(verb->get_name());
+    for (const std::string& alias : verb->get_aliases()) verbs.push_back(alias);
+  }
+  std::vector<std::string> args = kvasir::app::normalized_arguments(argc, argv, verbs);
+  if (const auto read = kvasir::app::append_config(args, app); !read) {
+    std::fprintf(stderr, "error: %s\n", read.error().what.c_str());
+    return kvasir::app::kExitUsage;
+  }
   try {
-    app.parse(argc, argv);
+    std::reverse(args.begin(), args.end());  // as the parser wants them
+    app.parse(std::move(args));
   } catch (const CLI::CallForHelp& e) {
     return app.exit(e);
   } catch (const CLI::CallForAllHelp& e) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -24,6 +25,8 @@ enum class Errc : std::uint8_t {
 struct Error {
   Errc code = Errc::invalid_argument;
   std::string what;
+  // For programs: a stable name of an API ("context_over_budget"), a literal; empty: none.
+  std::string_view id = {};
 };
 
 inline Error invalid(std::string what) { return {Errc::invalid_argument, std::move(what)}; }

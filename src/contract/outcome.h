@@ -49,6 +49,8 @@ struct Stats {
   std::uint64_t generated_tokens = 0;  // delivered or offered to the sink
   std::uint64_t cache_tokens = 0;      // prompt + exactly the tokens whose KV is committed
   std::uint64_t steps = 0;             // forwards the row took part in
+  bool is_admitted = false;            // it had a row; else it ended while it waited
+  double queue_ms = 0;                 // submission → admission
   double prefill_ms = 0;               // admission → first token delivered (EXE-8)
   double decode_ms = 0;                // from there to the end
   std::uint64_t draft_tokens = 0;      // proposed and verified (SPEC-40)

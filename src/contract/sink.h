@@ -28,6 +28,14 @@ class Sink {
     (void)logprobs;
     return {};
   }
+  // It waits in the queue: nothing about the request can be refused any more.
+  virtual void queued() noexcept {}
+  // The row was admitted (the first call), or a part of its prompt ran: `fed` of `total` prompt
+  // tokens are done, those found in the cache included. fed == total comes before the first token.
+  virtual void progress(std::uint64_t fed, std::uint64_t total) noexcept {
+    (void)fed;
+    (void)total;
+  }
   // A paused row is not fed until its consumer drains (SCH-43).
   virtual bool is_paused() const noexcept { return false; }
   virtual void finish(Outcome outcome) noexcept = 0;

@@ -6,12 +6,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace kvasir::engine {
 
 struct Refusal {
-  std::string code;     // context_length_exceeded, context_over_budget
-  std::string message;  // exact, for the API
+  std::string_view code;  // context_length_exceeded, context_over_budget
+  std::string message;    // exact, for the API
 };
 
 class ContextLimit {

@@ -99,7 +99,7 @@ Result<PreparedRequest> Engine::prepare(GenerateOptions options, std::uint32_t n
   const std::uint64_t max_tokens =
       context_limit_.resolve_max_tokens(n_prompt, options.max_tokens, options.default_max_tokens);
   if (std::optional<Refusal> refusal = context_limit_.refuse(n_prompt, max_tokens))
-    return invalid(std::move(refusal->message));
+    return Error{Errc::invalid_argument, std::move(refusal->message), refusal->code};
   if (!options.eos_ids) options.eos_ids = options_.eos_ids;
   std::uint64_t seed = 0;
   if (options.sampling.seed) {
@@ -126,8 +126,11 @@ Result<PreparedRequest> Engine::prepare(GenerateOptions options, std::uint32_t n
 
 Status Engine::enqueue(PreparedRequest&& request, std::vector<std::unique_ptr<Sink>>&& sinks) {
   KVASIR_CHECK(sinks.size() == request.size()) << "one sink a choice";
-  if (is_closed_) return Error{Errc::cancelled, "engine_closed"};
-  if (!queue_.has_room(request.size())) return Error{Errc::capacity, "queue_full"};
+  if (is_closed_) return Error{Errc::cancelled, "the engine is closed", "engine_closed"};
+  if (!queue_.has_room(request.size()))
+    return Error{Errc::capacity,
+                 "the queue of " + std::to_string(options_.queue_limit) + " requests is full",
+                 "queue_full"};
   const Request& first = *request.choices_.front();
   if (first.options.state) {
     const auto state = states_.find(*first.options.state);
@@ -141,10 +144,12 @@ Status Engine::enqueue(PreparedRequest&& request, std::vector<std::unique_ptr<Si
   for (std::size_t i = 0; i < sinks.size(); ++i) {
     std::unique_ptr<Request>& choice = request.choices_[i];
     choice->sink = std::move(sinks[i]);
+    choice->queued_at = parts_.clock.now();
     const RequestId id = choice->id;
     requests_.emplace(id, std::move(choice));
     const Status queued = queue_.push(id);
     KVASIR_CHECK(queued.has_value()) << "room was checked";
+    requests_[id]->sink->queued();
   }
   return {};
 }
@@ -222,11 +227,17 @@ StepReport Engine::step() {
   report.wake_at = plan_.wake_at;
   report.is_idle = plan_.empty();
   if (plan_.empty()) return report;
+  const Clock::Duration began = parts_.clock.now();
   if (Status done = transact(report); !done) {
     for (const PlannedRow& row : plan_.rows)
       find(row.request)->fail("engine_failed", done.error().what);
     report.failure = std::move(done).error();
   }
+  const bool has_prefill =
+      std::any_of(plan_.rows.begin(), plan_.rows.end(),
+                  [](const PlannedRow& row) { return row.kind == SpanKind::prefill; });
+  (has_prefill ? totals_.prefill_steps : totals_.decode_steps)
+      .add(std::chrono::duration<double>(parts_.clock.now() - began).count());
   settle(report);
   return report;
 }
@@ -239,15 +250,31 @@ std::optional<CancelReason> Engine::cancel_reason(const Request& request) const 
   return std::nullopt;
 }
 
+// When a waiting request has waited long enough (SCH-40, SCH-41).
+std::optional<Clock::Duration> Engine::patience_of(const Request& request) const noexcept {
+  std::optional<Clock::Duration> end = request.options.deadline;
+  if (options_.queue_timeout && request.stage == Stage::queued) {
+    const Clock::Duration timeout = request.queued_at + *options_.queue_timeout;
+    end = std::min(end.value_or(timeout), timeout);
+  }
+  return end;
+}
+
 void Engine::drop_ended() {
+  const Clock::Duration now = parts_.clock.now();
   for (auto& [id, request] : requests_) {
-    if (const auto reason = cancel_reason(*request)) {
+    const std::optional<Clock::Duration> patience = patience_of(*request);
+    const auto reason = cancel_reason(*request);
+    const bool is_waiting = request->stage == Stage::queued;
+    if (is_waiting && patience && now >= *patience &&
+        reason.value_or(CancelReason::deadline) == CancelReason::deadline) {
+      request->end_with(Failed{"queue_timeout", "waited too long for a free row", {}});
+    } else if (reason) {
       request->end_with(Cancelled{*reason});
-    } else if (is_closed_ && request->stage == Stage::queued) {
+    } else if (is_closed_ && is_waiting) {
       request->end_with(Cancelled{CancelReason::engine_closed});
-    } else if (request->options.deadline) {
-      plan_.wake_at =
-          std::min(plan_.wake_at.value_or(*request->options.deadline), *request->options.deadline);
+    } else if (patience) {
+      plan_.wake_at = std::min(plan_.wake_at.value_or(*patience), *patience);
     }
     if (request->end && request->stage == Stage::completing && cancel_reason(*request))
       request->stage = Stage::active;  // cancelled meanwhile: the token is not fed (EXE-20)
@@ -311,9 +338,18 @@ EngineSnapshot Engine::snapshot() const {
   out.active = view.active;
   out.is_held = n_holds_ > 0;
   out.is_closed = is_closed_;
+  out.max_rows = options_.max_rows;
+  out.queue_limit = static_cast<std::uint32_t>(options_.queue_limit);
   out.kv_used_bytes = parts_.store->used_bytes();
   out.kv_total_bytes = parts_.store->total_bytes();
   out.kv_available_bytes = parts_.store->available_bytes();
+  for (std::uint32_t pool = 0; pool < parts_.store->n_pools(); ++pool) {
+    const std::size_t n_free = parts_.store->free_blocks(pool);
+    const std::size_t n_available = parts_.store->available_blocks(pool);
+    out.kv_free_blocks += n_free;
+    out.kv_cached_blocks += n_available - n_free;
+    out.kv_row_blocks += parts_.store->total_blocks(pool) - n_available;
+  }
   if (parts_.cache) out.cache = parts_.cache->stats();
   return out;
 }

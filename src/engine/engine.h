@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/histogram.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "cache/prefix_cache.h"
@@ -33,14 +34,15 @@ struct Request;  // private: one request's state
 struct RowWork;  // private: one row's part of a step
 
 struct EngineOptions {
-  std::uint32_t max_rows = 8;           // SCH-2
-  std::uint32_t max_step_tokens = 512;  // B
-  std::uint32_t prefill_share = 128;    // P
-  std::size_t queue_limit = 64;         // SCH-1
-  std::uint32_t context_length = 0;     // lowers the model's; 0: the model's (FIT-12)
-  std::vector<TokenId> eos_ids;         // of requests that name none
-  std::vector<TokenId> newline_ids;     // the tokens of "\n" (SAMP-10)
-  std::string cache_namespace;          // KV-42, of requests that name none
+  std::uint32_t max_rows = 8;                    // SCH-2
+  std::uint32_t max_step_tokens = 512;           // B
+  std::uint32_t prefill_share = 128;             // P
+  std::size_t queue_limit = 64;                  // SCH-1
+  std::optional<Clock::Duration> queue_timeout;  // SCH-40; none: requests wait as long as it takes
+  std::uint32_t context_length = 0;              // lowers the model's; 0: the model's (FIT-12)
+  std::vector<TokenId> eos_ids;                  // of requests that name none
+  std::vector<TokenId> newline_ids;              // the tokens of "\n" (SAMP-10)
+  std::string cache_namespace;                   // KV-42, of requests that name none
 };
 
 struct EngineParts {
@@ -62,10 +64,13 @@ struct StepReport {
 };
 
 struct EngineSnapshot {  // for /stats and /metrics
-  std::uint32_t queued = 0, preparing = 0, active = 0;
+  std::uint32_t queued = 0, preparing = 0, active = 0, max_rows = 0, queue_limit = 0;
   bool is_held = false, is_closed = false;
   std::uint64_t steps = 0, decode_tokens = 0, prefill_tokens = 0, draft_tokens = 0, deferrals = 0;
   std::size_t kv_used_bytes = 0, kv_total_bytes = 0, kv_available_bytes = 0;
+  std::size_t kv_row_blocks = 0, kv_cached_blocks = 0, kv_free_blocks = 0;  // over all pools
+  double row_seconds = 0;  // a running mean of how long rows took from admission to their end
+  Histogram decode_steps, prefill_steps;  // a step that feeds any prompt token counts as prefill
   cache::PrefixCacheStats cache;
 };
 
@@ -140,6 +145,7 @@ class Engine {
   void propose_drafts();
   void make_plan();
   std::optional<CancelReason> cancel_reason(const Request& request) const noexcept;
+  std::optional<Clock::Duration> patience_of(const Request& request) const noexcept;
 
   // detail/admit.cpp
   void admit(StepReport& report);
@@ -168,6 +174,7 @@ class Engine {
   // detail/settle.cpp: after the commit, and ends
   void advance_rows();
   void advance_prefill(RowWork& work);
+  void report_prompt(const Request& leader, std::uint64_t n_fed) const noexcept;
   void fork_choices(Request& leader);
   void publish(const Request& request, std::uint64_t n_tokens);
   void settle(StepReport& report);

@@ -70,7 +70,7 @@ TEST(EngineBatch, TheQueueIsBounded_SCH_1) {
   ASSERT_TRUE(rig.engine->submit(greedy({1}, 1), rig.sink(a)));
   ASSERT_TRUE(rig.engine->submit(greedy({1}, 1), rig.sink(b)));
   const Result<RequestId> refused = rig.engine->submit(greedy({1}, 1), rig.sink(c));
-  EXPECT_EQ(refused.error().what, "queue_full");
+  EXPECT_EQ(refused.error().id, "queue_full");
   EXPECT_EQ(refused.error().code, Errc::capacity);
   rig.run();
 }

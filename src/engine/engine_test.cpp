@@ -172,8 +172,24 @@ TEST(Engine, ATokenAndADeadlineCancelWaitersAndRowsAlike) {
   rig.engine->step();
 
   EXPECT_EQ(running.outcome().cancelled()->reason, CancelReason::requested);
-  EXPECT_EQ(waiting.outcome().cancelled()->reason, CancelReason::deadline);
+  EXPECT_EQ(waiting.outcome().failed()->code, "queue_timeout");  // SCH-41
   EXPECT_FALSE(rig.engine->has_requests());
+}
+
+TEST(Engine, AWaiterLeavesWithQueueTimeoutAndRunningRowsStay_SCH_40) {
+  EngineOptions options;
+  options.max_rows = 1;
+  options.queue_timeout = std::chrono::seconds(2);
+  Rig rig(options);
+  Record running, waiting;
+  ASSERT_TRUE(rig.engine->submit(greedy(long_prompt(12, 50), 50), rig.sink(running)));
+  ASSERT_TRUE(rig.engine->submit(greedy({1, 2}, 5), rig.sink(waiting)));
+  EXPECT_EQ(rig.engine->step().wake_at, std::chrono::seconds(2));
+  rig.clock.advance(std::chrono::seconds(3));
+  rig.engine->step();
+  EXPECT_EQ(waiting.outcome().failed()->code, "queue_timeout");
+  EXPECT_FALSE(waiting.outcome().stats.is_admitted);
+  EXPECT_FALSE(running.is_over());
 }
 
 TEST(Engine, NonFiniteLogitsFailTheirRowOnly_EXE_25) {

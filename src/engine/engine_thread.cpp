@@ -24,8 +24,8 @@ void arrive(Engine& engine, Arrival& arrival) {
     if (error.code == Errc::cancelled) {
       outcome.end = Cancelled{CancelReason::engine_closed};
     } else {
-      outcome.end =
-          Failed{error.code == Errc::capacity ? error.what : "invalid_request", error.what, {}};
+      const std::string_view code = error.id.empty() ? "invalid_request" : error.id;
+      outcome.end = Failed{std::string(code), error.what, {}};
     }
     sink->finish(std::move(outcome));
   }
@@ -58,7 +58,7 @@ Result<std::vector<RequestId>> EngineThread::submit_choices(
   auto arrival = std::make_shared<Arrival>(Arrival{std::move(request), std::move(sinks)});
   {
     const std::lock_guard lock(mutex_);
-    if (is_closed_) return Error{Errc::cancelled, "engine_closed"};
+    if (is_closed_) return Error{Errc::cancelled, "the server is shutting down", "engine_closed"};
     inbox_.emplace_back([arrival](Engine& engine) { arrive(engine, *arrival); });
     has_news_ = true;
   }

@@ -128,7 +128,7 @@ TEST(EngineThread, ShutdownWaitsForRunningRows_SCH_32) {
   EXPECT_EQ(outcome.get().stats.generated_tokens, 200u);
   const auto refused =
       served.thread->submit(greedy({1}, 1), std::make_unique<PromiseSink>(std::promise<Outcome>()));
-  EXPECT_EQ(refused.error().what, "engine_closed");
+  EXPECT_EQ(refused.error().id, "engine_closed");
 }
 
 TEST(EngineThread, ShutdownWithoutPatienceCancels_SCH_32) {

@@ -99,6 +99,7 @@ class Property {
             .max_step_tokens = 140,
             .prefill_share = 128,
             .queue_limit = 12,
+            .queue_timeout = {},
             .context_length = 0,
             .eos_ids = {},
             .newline_ids = {},
@@ -143,7 +144,7 @@ class Property {
     }
     const auto ids = rig_.engine->submit_choices(o, std::move(sinks));
     if (!ids) {
-      ASSERT_EQ(ids.error().what, "queue_full");
+      ASSERT_EQ(ids.error().id, "queue_full");
       if (state) {
         ASSERT_TRUE(rig_.engine->free_state(*state));
       }
@@ -230,6 +231,8 @@ class Property {
       ASSERT_GE(outcome.stats.cache_tokens + 1, fed);
     } else if (outcome.cancelled()) {
       ASSERT_TRUE(e.is_cancelled);
+    } else if (outcome.failed()->code == "queue_timeout") {
+      ASSERT_TRUE(e.is_cancelled) << "it had a deadline and waited for a row (SCH-41)";
     } else {
       ASSERT_TRUE(e.may_fail) << outcome.failed()->message;
       ASSERT_NE(outcome.failed()->code, "kv_exhausted") << "SCH-22: unreachable";

@@ -30,6 +30,19 @@ TEST(Json, ReadsIntegralDoublesAsIntegers) {
   EXPECT_EQ(parse(R"({"rope_theta":1e6})")->int_or("rope_theta", 0), 1000000);
 }
 
+TEST(Json, ReadsIntegersBeyond64BitsAsDoubles) {
+  const auto v = parse(
+      R"({"a":1000000000000000019884624838656,"s":"\"99999999999999999999","b":9223372036854775807,)"
+      R"("c":-99999999999999999999})");
+  ASSERT_TRUE(v) << v.error().what;
+  EXPECT_EQ(v->number_or("a", 0), 1e30);
+  EXPECT_EQ(v->string_or("s", ""), "\"99999999999999999999");
+  EXPECT_EQ(v->int_or("b", 0), 9223372036854775807);
+  EXPECT_EQ(v->number_or("c", 0), -1e20);
+  EXPECT_FALSE(parse("[01000000000000000019884624838656]"));
+  EXPECT_FALSE(parse("[1" + std::string(400, '0') + "]")) << "beyond f64";
+}
+
 TEST(Json, WritesShortestDoubles) {
   EXPECT_EQ(write(Value(0.1)) + write(Value(1e300)) + write(Value(3.0)), "0.11e+3003.0");
 }

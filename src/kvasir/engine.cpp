@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <fstream>
+#include <limits>
+#include <random>
 #include <utility>
 
 #include "cache/cache_namespace.h"
@@ -7,6 +9,7 @@
 #include "formats/model_files.h"
 #include "kv/kv_scheme.h"
 #include "kvasir/kvasir.h"
+#include "kvasir/text/mailbox.h"
 #include "kvasir/text/text_model.h"
 #include "kvasir/text/text_sink.h"
 #include "model/model.h"
@@ -16,7 +19,8 @@ namespace kvasir {
 namespace {
 
 constexpr std::uint64_t kMaxDefaultKvBytes = 8'000'000'000;
-constexpr std::uint32_t kChatMaxTokens = 4096;    // SAMP-40
+constexpr std::uint32_t kChatMaxTokens = 4096;  // SAMP-40
+constexpr std::uint32_t kAllThatFits = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kMinBoundaryTokens = 64;  // CACHE-13
 constexpr std::chrono::milliseconds kCancelPoll{50};
 
@@ -36,13 +40,17 @@ std::uint64_t kv_budget(const OpenOptions& options) {
   return std::min(available_bytes() / 4, kMaxDefaultKvBytes);
 }
 
+DType kv_type_of(const OpenOptions& options, const model::Model& model) {
+  return options.kv_type.value_or(
+      model.exact_f32() || options.backend == Backend::ref ? DType::f32 : DType::bf16);
+}
+
 Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
                                                     ops::Device& device,
                                                     model::Model& model,
                                                     const TextModel& text,
                                                     const Clock& clock) {
-  const DType type = options.kv_type.value_or(
-      model.exact_f32() || options.backend == Backend::ref ? DType::f32 : DType::bf16);
+  const DType type = kv_type_of(options, model);
   KVASIR_TRY(auto store, kv::KvStore::make(device, model.kv_list(),
                                            {.type = type,
                                             .block_tokens = options.block_tokens,
@@ -61,6 +69,8 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   engine_options.max_step_tokens = options.max_step_tokens;
   engine_options.prefill_share = options.prefill_share;
   engine_options.context_length = options.context_length;
+  engine_options.queue_limit = options.queue_limit;
+  if (options.queue_timeout.count() > 0) engine_options.queue_timeout = options.queue_timeout;
   engine_options.eos_ids = text.eos_ids();
   engine_options.newline_ids = text.newline_ids();
   const std::string rope(model.rope_choice());
@@ -75,14 +85,31 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   return engine::Engine::make(std::move(parts), engine_options);
 }
 
-std::string finish_reason(const Outcome& outcome) {
-  if (const Completed* completed = outcome.completed())
-    return std::string(name_of(completed->reason));
-  return outcome.cancelled() ? "cancelled" : "failed";
+void take_event(Choice& choice, GenerationEvent& event) {
+  for (text::OutputPiece& piece : event.pieces) {
+    if (piece.kind == text::OutputKind::content) choice.text += piece.text;
+    if (piece.kind == text::OutputKind::reasoning) choice.reasoning += piece.text;
+    if (piece.kind == text::OutputKind::tool_call) choice.tool_calls.push_back(piece.call);
+  }
+  choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
+  choice.logprobs.insert(choice.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
 }
 
-void end_choice(Choice& choice, const Outcome& outcome, Generated& generated) {
-  choice.finish_reason = finish_reason(outcome);
+bool tell(const Engine::OnText& on_text, const GenerationEvent& event) {
+  if (!on_text) return true;
+  bool goes_on = true;
+  std::span<const TokenId> tokens = event.tokens;
+  for (const text::OutputPiece& piece : event.pieces) {
+    if (piece.kind == text::OutputKind::tool_call) continue;
+    goes_on &= on_text({event.choice, piece.kind, piece.text, std::exchange(tokens, {})});
+  }
+  if (!tokens.empty()) goes_on &= on_text({event.choice, {}, {}, tokens});
+  return goes_on;
+}
+
+void end_choice(Choice& choice, ChoiceEnd& end, Generated& generated) {
+  choice.finish_reason = std::move(end.finish_reason);
+  const Outcome& outcome = end.outcome;
   choice.seed = outcome.seed;
   if (const Failed* failed = outcome.failed()) choice.error = failed->code + ": " + failed->message;
   const Stats& stats = outcome.stats;
@@ -93,6 +120,15 @@ void end_choice(Choice& choice, const Outcome& outcome, Generated& generated) {
   generated.decode_ms = std::max(generated.decode_ms, stats.decode_ms);
 }
 
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+std::string piece_of(const text::Tokenizer& tokenizer, std::optional<TokenId> id) {
+  return id ? std::string(tokenizer.piece(*id)) : std::string();
+}
+
 }  // namespace
 
 struct Engine::Impl {
@@ -101,6 +137,7 @@ struct Engine::Impl {
   std::optional<TextModel> text;
   SteadyClock clock;
   ModelSummary summary;
+  std::vector<sampling::PartialSampling> sampling_layers;  // server flags, then the model's own
   SamplingOptions default_sampling;
   std::unique_ptr<engine::EngineThread> thread;  // last: it uses all of the above
 
@@ -108,27 +145,64 @@ struct Engine::Impl {
     return std::any_of(model->kv_list().begin(), model->kv_list().end(),
                        [](const KvLayerSpec& l) { return l.window > 0; });
   }
+  Status read_sampling_layers(const OpenOptions& options, const json::Value& generation_config);
+  void summarize(const OpenOptions& options, const formats::ModelFiles& files);
   Result<RenderedPrompt> prompt_of(const GenerateRequest& request) const;
-  Result<GenerateOptions> options_of(const GenerateRequest& request) const;
+  GenerateOptions options_of(const GenerateRequest& request, RenderedPrompt prompt) const;
+  Result<std::vector<std::unique_ptr<Sink>>> sinks_of(
+      const GenerateRequest& request,
+      bool starts_in_reasoning,
+      const std::shared_ptr<GenerationListener>& listener) const;
 };
 
+Status Engine::Impl::read_sampling_layers(const OpenOptions& options,
+                                          const json::Value& generation_config) {
+  KVASIR_TRY(sampling::PartialSampling flags,
+             sampling::parse_sampling(options.sampling_flags, sampling::Surface::chat,
+                                      model->vocab_size()));
+  sampling_layers = {std::move(flags), sampling::from_generation_config(generation_config)};
+  default_sampling = sampling::merge_sampling(sampling_layers, sampling::Surface::chat).options;
+  return {};
+}
+
+void Engine::Impl::summarize(const OpenOptions& options, const formats::ModelFiles& files) {
+  const std::filesystem::path path = std::filesystem::absolute(options.model).lexically_normal();
+  summary.name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  summary.path = path.string();
+  summary.architecture = files.config().string_or("model_type", "?");
+  summary.backend = device->numerics_id();
+  summary.kv_type = std::string(name_of(kv_type_of(options, *model)));
+  summary.weight_bytes = model->weight_bytes();
+  summary.model_context_length = model->max_positions();
+  summary.vocab = model->vocab_size();
+  summary.chat_template = std::string(text->template_source());
+  summary.bos_token = piece_of(text->tokenizer(), text->tokenizer().bos());
+  summary.eos_token = piece_of(text->tokenizer(), text->tokenizer().eos());
+  summary.output = text->output();
+}
+
 Result<RenderedPrompt> Engine::Impl::prompt_of(const GenerateRequest& request) const {
-  if (!request.messages.empty())
-    return text->chat_prompt(request.messages, request.template_variables);
+  if (!request.messages.empty()) return text->chat_prompt(request);
   RenderedPrompt prompt;
+  prompt.tokens = request.prompt_tokens;
+  if (!prompt.tokens.empty()) return prompt;
   KVASIR_TRY(prompt.tokens,
              text->tokenizer().encode(
                  request.prompt, {.add_special = true, .parse_special = request.parse_special}));
   return prompt;
 }
 
-Result<GenerateOptions> Engine::Impl::options_of(const GenerateRequest& request) const {
-  KVASIR_TRY(RenderedPrompt prompt, prompt_of(request));
+GenerateOptions Engine::Impl::options_of(const GenerateRequest& request,
+                                         RenderedPrompt prompt) const {
   GenerateOptions options;
   options.prompt = std::move(prompt.tokens);
   options.max_tokens = request.max_tokens;
   if (!request.messages.empty()) options.default_max_tokens = kChatMaxTokens;
+  if (request.until_context_full) options.default_max_tokens = kAllThatFits;
   options.sampling = request.sampling;
+  options.prompt_logprobs = request.prompt_logprobs;
+  options.prompt_cache = request.uses_cache;
+  if (request.timeout) options.deadline = clock.now() + *request.timeout;
   const auto n_prompt = static_cast<std::uint32_t>(options.prompt.size());
   if (n_prompt < kMinBoundaryTokens) return options;
   if (prompt.stable_tokens > 0) options.snapshot_at = {prompt.stable_tokens};
@@ -138,11 +212,33 @@ Result<GenerateOptions> Engine::Impl::options_of(const GenerateRequest& request)
   return options;
 }
 
+Result<std::vector<std::unique_ptr<Sink>>> Engine::Impl::sinks_of(
+    const GenerateRequest& request,
+    bool starts_in_reasoning,
+    const std::shared_ptr<GenerationListener>& listener) const {
+  text::OutputOptions output;
+  const bool is_chat = !request.messages.empty();
+  if (is_chat) output.format = text->output();
+  output.tools = request.tools;
+  output.parallel_tool_calls = request.parallel_tool_calls;
+  output.starts_in_reasoning = starts_in_reasoning;
+  output.splits_reasoning = request.splits_reasoning;
+  output.stops = request.stops;
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (std::uint32_t i = 0; i < std::max(request.n, 1u); ++i) {
+    output.id_seed = random_seed();
+    KVASIR_TRY(auto parser, text::OutputParser::make(text->tokenizer(), output));
+    sinks.push_back(std::make_unique<TextSink>(i, std::move(parser), listener));
+  }
+  return sinks;
+}
+
 Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
   auto impl = std::make_unique<Impl>();
   KVASIR_TRY(impl->device, make_device(options.backend, options.n_threads, options.isa));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(options.model));
-  KVASIR_TRY(impl->text, TextModel::load(files));
+  KVASIR_TRY(impl->text, TextModel::load(files, {.chat_template = options.chat_template,
+                                                 .tool_parser = options.tool_parser}));
   KVASIR_TRY(impl->model, model::Model::load(files, *impl->device,
                                              {.max_context = options.context_length,
                                               .max_step_tokens = options.max_step_tokens,
@@ -151,16 +247,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
                                               .exact_f32 = false}));
   KVASIR_TRY(auto engine,
              make_engine(options, *impl->device, *impl->model, *impl->text, impl->clock));
-  const auto generation = sampling::from_generation_config(files.generation_config());
-  impl->default_sampling =
-      sampling::merge_sampling({&generation, 1}, sampling::Surface::chat).options;
-  impl->summary = {.name = options.model.filename().string(),
-                   .architecture = files.config().string_or("model_type", "?"),
-                   .backend = impl->device->numerics_id(),
-                   .weight_bytes = impl->model->weight_bytes(),
-                   .context_length = static_cast<std::uint32_t>(engine->context_limit().context()),
-                   .vocab = impl->model->vocab_size(),
-                   .has_chat_template = impl->text->has_template()};
+  KVASIR_TRY_DO(impl->read_sampling_layers(options, files.generation_config()));
+  impl->summarize(options, files);
+  impl->summary.context_length = static_cast<std::uint32_t>(engine->context_limit().context());
   impl->thread = std::make_unique<engine::EngineThread>(std::move(engine), impl->clock);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -168,43 +257,70 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
+Result<Generation> Engine::start(const GenerateRequest& request,
+                                 std::shared_ptr<GenerationListener> listener) {
+  KVASIR_TRY(RenderedPrompt prompt, impl_->prompt_of(request));
+  KVASIR_TRY(auto sinks, impl_->sinks_of(request, prompt.starts_in_reasoning, listener));
+  Generation generation;
+  generation.prompt = prompt.tokens;
+  GenerateOptions options = impl_->options_of(request, std::move(prompt));
+  KVASIR_TRY(generation.ids, impl_->thread->submit_choices(std::move(options), std::move(sinks)));
+  return generation;
+}
+
+void Engine::cancel(RequestId choice, CancelReason reason) {
+  impl_->thread->cancel(choice, reason);
+}
+void Engine::cancel(const Generation& generation, CancelReason reason) {
+  for (const RequestId id : generation.ids) cancel(id, reason);
+}
+void Engine::wake() { impl_->thread->wake(); }
+
 Result<Generated> Engine::generate(const GenerateRequest& request,
                                    const OnText& on_text,
-                                   const std::atomic<bool>* cancel) {
-  KVASIR_TRY(GenerateOptions options, impl_->options_of(request));
-  KVASIR_TRY(const text::StopMatcher stops, text::StopMatcher::make(request.stops));
+                                   const std::atomic<bool>* cancel_flag,
+                                   const OnProgress& on_progress) {
+  // Shared with the sinks, which may outlive this call.
   const auto mailbox =
-      std::make_shared<Mailbox>();  // shared with the sinks, which may outlive this call
-  mailbox->on_drained([thread = impl_->thread.get()] { thread->wake(); });
-  std::vector<std::unique_ptr<Sink>> sinks;
-  for (std::uint32_t i = 0; i < std::max(request.n, 1u); ++i) {
-    sinks.push_back(
-        std::make_unique<TextSink>(i, text::Detokenizer(impl_->text->tokenizer()), stops, mailbox));
-  }
+      std::make_shared<Mailbox>([thread = impl_->thread.get()] { thread->wake(); });
+  KVASIR_TRY(const Generation generation, start(request, mailbox));
   Generated generated;
-  generated.choices.resize(sinks.size());
-  std::size_t n_open = sinks.size();
-  KVASIR_TRY(const auto ids, impl_->thread->submit_choices(std::move(options), std::move(sinks)));
+  generated.choices.resize(generation.ids.size());
+  std::size_t n_open = generation.ids.size();
   bool is_cancelled = false;
   while (n_open > 0) {
-    if (cancel && *cancel && !is_cancelled) {
-      is_cancelled = true;
-      for (const RequestId id : ids) impl_->thread->cancel(id, CancelReason::requested);
-    }
-    std::optional<TextEvent> event = mailbox->wait(kCancelPoll);
+    if (cancel_flag && *cancel_flag && !std::exchange(is_cancelled, true))
+      cancel(generation, CancelReason::requested);
+    std::optional<GenerationEvent> event = mailbox->wait(kCancelPoll);
+    const auto progress = mailbox->take_progress();
+    if (progress && on_progress) on_progress(progress->first, progress->second);
     if (!event) continue;
     Choice& choice = generated.choices[event->choice];
-    choice.text += event->text;
-    choice.tokens.insert(choice.tokens.end(), event->tokens.begin(), event->tokens.end());
-    choice.logprobs.insert(choice.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
-    const TextDelta delta{event->choice, event->text, event->tokens, event->logprobs};
-    if (on_text && !on_text(delta))
-      impl_->thread->cancel(ids[event->choice], CancelReason::consumer_closed);
-    if (!event->outcome) continue;
-    end_choice(choice, *event->outcome, generated);
+    take_event(choice, *event);
+    if (!tell(on_text, *event))
+      cancel(generation.ids[event->choice], CancelReason::consumer_closed);
+    if (!event->end) continue;
+    end_choice(choice, *event->end, generated);
     --n_open;
   }
   return generated;
+}
+
+Result<RequestSampling> Engine::sampling_of(const json::Value& body, Surface surface) const {
+  const auto of =
+      surface == Surface::chat ? sampling::Surface::chat : sampling::Surface::completions;
+  KVASIR_TRY(sampling::PartialSampling own,
+             sampling::parse_sampling(body, of, impl_->model->vocab_size()));
+  std::vector<sampling::PartialSampling> layers{std::move(own)};
+  layers.insert(layers.end(), impl_->sampling_layers.begin(), impl_->sampling_layers.end());
+  const sampling::ResolvedSampling resolved = sampling::merge_sampling(layers, of);
+  RequestSampling out{resolved.options, {}, false, resolved.stream};
+  if (resolved.max_tokens == sampling::kUntilContextFull)
+    out.until_context_full = true;
+  else if (resolved.max_tokens_explicit)
+    out.max_tokens =
+        static_cast<std::uint32_t>(std::min<std::int64_t>(resolved.max_tokens, kAllThatFits));
+  return out;
 }
 
 Result<std::vector<TokenPiece>> Engine::tokenize(std::string_view text,
@@ -218,9 +334,16 @@ Result<std::vector<TokenPiece>> Engine::tokenize(std::string_view text,
   return pieces;
 }
 
-Result<std::string> Engine::render(const json::Array& messages,
-                                   const json::Object& variables) const {
-  KVASIR_TRY(text::Rendered rendered, impl_->text->render(messages, variables));
+std::string Engine::detokenize(std::span<const TokenId> ids) const {
+  return impl_->text->tokenizer().decode(ids, {.skip_special = false, .is_start = true});
+}
+
+std::string Engine::token_bytes(TokenId id) const {
+  return impl_->text->tokenizer().token_bytes(id);
+}
+
+Result<std::string> Engine::render(const GenerateRequest& request) const {
+  KVASIR_TRY(text::Rendered rendered, impl_->text->render(request));
   return std::move(rendered.text);
 }
 
@@ -231,5 +354,20 @@ Result<std::uint64_t> Engine::count_tokens(const GenerateRequest& request) const
 
 const ModelSummary& Engine::summary() const noexcept { return impl_->summary; }
 const SamplingOptions& Engine::default_sampling() const noexcept { return impl_->default_sampling; }
+engine::EngineSnapshot Engine::snapshot() const { return impl_->thread->snapshot(); }
+
+void Engine::hold() {
+  impl_->thread->post([](engine::Engine& engine) { engine.hold(); });
+}
+void Engine::release_hold() {
+  impl_->thread->post([](engine::Engine& engine) { engine.release_hold(); });
+}
+void Engine::flush_cache() {
+  impl_->thread->post([](engine::Engine& engine) {
+    if (engine.cache()) engine.cache()->clear();
+  });
+}
+void Engine::close() { impl_->thread->close(); }
+void Engine::shutdown(Clock::Duration patience) { impl_->thread->shutdown(patience); }
 
 }  // namespace kvasir

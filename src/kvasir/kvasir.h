@@ -1,6 +1,6 @@
 // The library: one open model that answers requests (SRV-95). Composes files, tokenizer, template,
-// model, backend and the continuous engine. generate() may be called from any thread, also
-// concurrently; the engine has its own.
+// model, backend and the continuous engine, which has its own thread. All functions may be called
+// from any thread, also concurrently; none but generate() and shutdown() waits for the engine.
 #pragma once
 
 #include <atomic>
@@ -13,63 +13,43 @@
 #include <string_view>
 #include <vector>
 
-#include "base/ids.h"
+#include "base/clock.h"
 #include "base/result.h"
-#include "contract/sampling.h"
-#include "json/json.h"
+#include "engine/engine.h"
+#include "kvasir/generation.h"
 #include "kvasir/options.h"
 
 namespace kvasir {
 
-struct GenerateRequest {
-  std::string prompt;                       // used as it is when `messages` is empty
-  json::Array messages;                     // chat: rendered by the model's template
-  json::Object template_variables;          // tools, enable_thinking, …
-  std::uint32_t n = 1;                      // choices; they share the prompt's KV
-  std::optional<std::uint32_t> max_tokens;  // unset: 512, 4096 for chat, lowered to fit
-  SamplingOptions sampling;
-  std::vector<std::string> stops;  // TXT-60
-  bool parse_special = false;      // prompt only: match special tokens in the text
-};
-
-struct TextDelta {
-  std::uint32_t choice = 0;
-  std::string_view text;               // complete UTF-8; may be empty while text is held back
-  std::span<const TokenId> tokens;     // the tokens that produced it
-  std::span<const Logprobs> logprobs;  // one a token when asked for
-};
-
-struct Choice {
-  std::string text;
-  std::vector<TokenId> tokens;
-  std::vector<Logprobs> logprobs;
-  std::string finish_reason;  // "stop", "length", "cancelled", "failed"
-  std::string error;          // why, when failed
-  std::uint64_t seed = 0;
-};
-
-struct Generated {
-  std::vector<Choice> choices;
-  std::uint64_t prompt_tokens = 0;
-  std::uint64_t cached_tokens = 0;     // of the prompt, found in the prefix cache (CACHE-14)
-  std::uint64_t generated_tokens = 0;  // over all choices
-  double prefill_ms = 0;
-  double decode_ms = 0;
-};
-
 struct TokenPiece {
   TokenId id = 0;
-  std::string text;
+  std::string text;  // bytes; maybe no UTF-8
 };
 
 struct ModelSummary {
   std::string name;  // file or folder name
+  std::string path;
   std::string architecture;
   std::string backend;  // with its instruction set
+  std::string kv_type;  // "bf16"
   std::uint64_t weight_bytes = 0;
   std::uint32_t context_length = 0;
+  std::uint32_t model_context_length = 0;  // the model's own limit
   std::uint32_t vocab = 0;
-  bool has_chat_template = false;
+  std::string chat_template;  // source; empty: none
+  std::string bos_token, eos_token;
+  text::OutputFormat output;
+  bool has_chat_template() const noexcept { return !chat_template.empty(); }
+};
+
+enum class Surface : std::uint8_t { chat, completions };  // they differ in `logprobs` (SAMP-41)
+
+// The sampling fields of a request body over the server's and the model's own.
+struct RequestSampling {
+  SamplingOptions options;
+  std::optional<std::uint32_t> max_tokens;  // when some layer names it
+  bool until_context_full = false;          // n_predict -1
+  bool stream = false;
 };
 
 class Engine {
@@ -79,23 +59,49 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Returning false from on_text stops that choice. `cancel` (may be null) is looked at at every
-  // step.
+  // Renders, tokenizes and queues. Errors before anything waits: those of templates and tokenizers,
+  // of stop strings, FIT-20/21 (Error::id), `engine_closed`; `queue_full` arrives as an end.
+  Result<Generation> start(const GenerateRequest& request,
+                           std::shared_ptr<GenerationListener> listener);
+  void cancel(const Generation& generation, CancelReason reason);
+  void cancel(RequestId choice, CancelReason reason);
+  void wake();  // a paused listener has drained
+
+  // start() and wait. Returning false from on_text stops that choice. `cancel` (may be null) is
+  // looked at every 50 ms.
   using OnText = std::function<bool(const TextDelta&)>;
+  using OnProgress = std::function<void(std::uint64_t fed, std::uint64_t total)>;
   Result<Generated> generate(const GenerateRequest& request,
                              const OnText& on_text,
-                             const std::atomic<bool>* cancel = nullptr);
+                             const std::atomic<bool>* cancel = nullptr,
+                             const OnProgress& on_progress = {});
+
+  // Request fields: invalid_argument with the texts of SAMP-41 and SAMP-4.
+  Result<RequestSampling> sampling_of(const json::Value& body, Surface surface) const;
+  // Server flags and generation_config.json over the built-in defaults (SAMP-40).
+  const SamplingOptions& default_sampling() const noexcept;
 
   Result<std::vector<TokenPiece>> tokenize(std::string_view text,
                                            bool add_special,
                                            bool parse_special) const;
-  Result<std::string> render(const json::Array& messages, const json::Object& variables) const;
-  // Prompt tokens of a chat request; what chat uses to stay inside the context (SRV-72).
+  std::string detokenize(std::span<const TokenId> ids) const;  // special tokens included
+  std::string token_bytes(TokenId id) const;                   // empty for an unknown id
+  // The text a conversation becomes.
+  Result<std::string> render(const GenerateRequest& request) const;
+  // The tokens of a request's prompt.
   Result<std::uint64_t> count_tokens(const GenerateRequest& request) const;
 
   const ModelSummary& summary() const noexcept;
-  // The model's generation_config.json over the built-in defaults (SAMP-40).
-  const SamplingOptions& default_sampling() const noexcept;
+  engine::EngineSnapshot snapshot() const;  // of the last step boundary
+
+  // Admission stops while anyone holds (SCH-30).
+  void hold();
+  void release_hold();
+  void flush_cache();
+  // New requests are refused with `engine_closed`, waiting ones end, running ones go on (SCH-32).
+  void close();
+  // close(), waits up to `patience` for running rows, then cancels the rest. Once.
+  void shutdown(Clock::Duration patience);
 
  private:
   struct Impl;

@@ -2,6 +2,7 @@
 // command line, verify and bench. Values only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "base/progress.h"
 #include "base/result.h"
+#include "json/json.h"
 #include "ops/device.h"
 #include "tensor/dtype.h"
 
@@ -34,6 +36,11 @@ struct OpenOptions {
   std::uint32_t max_step_tokens = 512;            // --max-step-tokens
   std::uint32_t prefill_share = 128;              // --prefill-share
   std::uint64_t prompt_cache_bytes = 8ull << 30;  // 0: no prefix cache
+  std::size_t queue_limit = 64;                   // --queue
+  std::chrono::milliseconds queue_timeout{0};     // --queue-timeout; 0: none
+  std::string chat_template;                      // its text; empty: the model's own
+  std::string tool_parser;                        // --tool-parser; empty: found (TXT-40)
+  json::Value sampling_flags = json::Object{};    // defaults, named as in a request (SAMP-40)
   ProgressSink progress;
 };
 

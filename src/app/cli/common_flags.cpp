@@ -2,15 +2,21 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
+#include "app/cli/hub_support.h"
 #include "app/cli/verbs.h"
+#include "base/file.h"
+#include "hub/library.h"
 
 namespace kvasir::app {
 
 void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   OpenOptions& o = flags.options;
-  verb.add_option("model,-m,--model", o.model,
-                  "Model: a folder with config.json and safetensors, or a .gguf file")
+  verb.add_option(
+          "model,-m,--model", o.model,
+          "Model: a folder with config.json and safetensors, a .gguf file, or (part of) the "
+          "name of one that kvasir ls shows")
       ->required();
   verb.add_option("--backend", flags.backend, "auto, cpu, ref or ref:mirror")
       ->capture_default_str();
@@ -20,6 +26,13 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   verb.add_option("-c,--context-length,--ctx-size,--ctx", o.context_length,
                   "Tokens of context; 0: the model's");
   verb.add_option("--kv-dtype", flags.kv_type, "KV state: bf16 or f32 (default bf16; f32 on ref)");
+  verb.add_option("--cache-type-k", flags.cache_type_k, "As --kv-dtype, with --cache-type-v")
+      ->group("");
+  verb.add_option("--cache-type-v", flags.cache_type_v, "As --cache-type-k")->group("");
+  verb.add_option("--chat-template", flags.chat_template,
+                  "Chat template instead of the model's: its text, or a file");
+  verb.add_option("--tool-parser", o.tool_parser,
+                  "Format of tool calls; default: found from the chat template");
   verb.add_option("--kv-block-size", o.block_tokens,
                   "Tokens of a KV block: a power of two, 8 to 512")
       ->capture_default_str();
@@ -35,14 +48,49 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->capture_default_str();
 }
 
+namespace {
+
+constexpr std::uint64_t kMaxTemplateBytes = 1 << 20;
+
+// A path as it is, else what kvasir ls knows by that name (SRV-81).
+Result<std::filesystem::path> find_model(const std::filesystem::path& query) {
+  std::error_code ignored;
+  if (std::filesystem::exists(query, ignored)) return query;
+  KVASIR_TRY(const hub::HubOptions places, hub_options());
+  KVASIR_TRY(const auto library, hub::Library::open(places));
+  KVASIR_TRY_DO(library->refresh());
+  KVASIR_TRY(const hub::ModelEntry entry, library->find(query.string()));
+  return entry.path;
+}
+
+Result<std::optional<DType>> kv_type_of(const OpenFlags& flags) {
+  if (flags.cache_type_k != flags.cache_type_v)
+    return invalid("--cache-type-k and --cache-type-v must be equal");
+  const std::string& name = flags.kv_type.empty() ? flags.cache_type_k : flags.kv_type;
+  if (name.empty()) return std::optional<DType>();
+  if (name != "bf16" && name != "f32") return invalid("--kv-dtype must be bf16 or f32");
+  return std::optional<DType>(name == "bf16" ? DType::bf16 : DType::f32);
+}
+
+// A template's text is more than a name could be.
+Result<std::string> read_template(const std::string& flag) {
+  std::error_code ignored;
+  const bool is_text = flag.empty() || flag.find_first_of("{\n") != std::string::npos;
+  if (is_text || !std::filesystem::exists(flag, ignored)) {
+    if (is_text) return flag;
+    return invalid("--chat-template: no such file: " + flag);
+  }
+  return read_file(flag, kMaxTemplateBytes);
+}
+
+}  // namespace
+
 Result<OpenOptions> resolve(const OpenFlags& flags) {
   OpenOptions options = flags.options;
+  KVASIR_TRY(options.model, find_model(flags.options.model));
   KVASIR_TRY(options.backend, parse_backend(flags.backend));
-  if (!flags.kv_type.empty()) {
-    if (flags.kv_type != "bf16" && flags.kv_type != "f32")
-      return invalid("--kv-dtype must be bf16 or f32");
-    options.kv_type = flags.kv_type == "bf16" ? DType::bf16 : DType::f32;
-  }
+  KVASIR_TRY(options.kv_type, kv_type_of(flags));
+  KVASIR_TRY(options.chat_template, read_template(flags.chat_template));
   if (!(flags.kv_budget_gb >= 0 && flags.kv_budget_gb < 1e9))
     return invalid("--kv-budget must be a size ≥ 0");
   if (!(flags.prompt_cache_gib >= 0 && flags.prompt_cache_gib < 1e9))
@@ -95,6 +143,26 @@ SamplingOptions resolve(const SamplingFlags& flags, const SamplingOptions& defau
   take("--ignore-eos", &SamplingOptions::ignore_eos);
   if (flags.verb->count("--seed") > 0) s.seed = flags.seed;
   return s;
+}
+
+json::Object as_request_fields(const SamplingFlags& flags) {
+  json::Object out;
+  const SamplingOptions& s = flags.over;
+  const auto give = [&](const char* flag, const char* field, json::Value value) {
+    if (flags.verb->count(flag) > 0) out[field] = std::move(value);
+  };
+  give("--temp", "temperature", static_cast<double>(s.temperature));
+  give("--top-p", "top_p", static_cast<double>(s.top_p));
+  give("--min-p", "min_p", static_cast<double>(s.min_p));
+  give("--top-k", "top_k", s.top_k);
+  give("--xtc-probability", "xtc_probability", static_cast<double>(s.xtc_probability));
+  give("--xtc-threshold", "xtc_threshold", static_cast<double>(s.xtc_threshold));
+  give("--repetition-penalty", "repetition_penalty", static_cast<double>(s.repetition_penalty));
+  give("--presence-penalty", "presence_penalty", static_cast<double>(s.presence_penalty));
+  give("--frequency-penalty", "frequency_penalty", static_cast<double>(s.frequency_penalty));
+  give("--ignore-eos", "ignore_eos", s.ignore_eos);
+  give("--seed", "seed", flags.seed);
+  return out;
 }
 
 int report(const Error& error) {

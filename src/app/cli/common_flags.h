@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "contract/sampling.h"
+#include "json/json.h"
 #include "kvasir/options.h"
 
 namespace kvasir::app {
@@ -14,6 +15,8 @@ struct OpenFlags {
   OpenOptions options;
   std::string backend = "auto";
   std::string kv_type;
+  std::string cache_type_k, cache_type_v;  // llama-server's names for it
+  std::string chat_template;               // text or a file
   double kv_budget_gb = 0;
   double prompt_cache_gib = 8;
 };
@@ -31,6 +34,8 @@ struct SamplingFlags {
 
 void add_sampling_flags(CLI::App& verb, SamplingFlags& flags);
 SamplingOptions resolve(const SamplingFlags& flags, const SamplingOptions& defaults);
+// Those that were given, named as in a request's body.
+json::Object as_request_fields(const SamplingFlags& flags);
 
 // Prints "error: …" to stderr; the process's exit code for it.
 int report(const Error& error);

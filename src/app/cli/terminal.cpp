@@ -43,6 +43,16 @@ ProgressSink make_progress_bar() {
   };
 }
 
+std::function<void(std::uint64_t, std::uint64_t)> make_prompt_bar() {
+  constexpr std::uint64_t kLongPrompt = 512;
+  if (!isatty(STDERR_FILENO)) return {};
+  return [is_drawn = false](std::uint64_t fed, std::uint64_t total) mutable {
+    if (total == 0 || (fed + kLongPrompt > total && !is_drawn)) return;
+    is_drawn = fed < total;
+    draw({"reading the prompt", fed, total}, static_cast<int>(100 * fed / total));
+  };
+}
+
 const std::atomic<bool>& catch_interrupts() {
   std::signal(SIGINT, on_interrupt);
   return interrupted;

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 
 #include "base/progress.h"
 
 namespace kvasir::app {
 
 ProgressSink make_progress_bar();
+// The same for a long prompt's prefill; short prompts draw nothing.
+std::function<void(std::uint64_t fed, std::uint64_t total)> make_prompt_bar();
 
 // Ctrl-C raises the flag; a second Ctrl-C before clear_interrupt() ends the process with exit code
 // 130.

@@ -13,14 +13,20 @@ inline constexpr int kExitFailure = 1, kExitUsage = 2, kExitDoesNotFit = 3, kExi
 using Action = std::function<int()>;
 using AddVerb = void (*)(CLI::App& app, Action& action);
 
+void add_serve(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
+void add_get(CLI::App& app, Action& action);
+void add_scan(CLI::App& app, Action& action);
+void add_ls(CLI::App& app, Action& action);
+void add_gc(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 
-inline constexpr std::array<AddVerb, 6> kVerbs{add_chat,     add_generate, add_inspect,
-                                               add_tokenize, add_bench,    add_verify};
+inline constexpr std::array<AddVerb, 11> kVerbs{add_serve,    add_chat,  add_generate, add_get,
+                                                add_scan,     add_ls,    add_gc,       add_inspect,
+                                                add_tokenize, add_bench, add_verify};
 
 }  // namespace kvasir::app

@@ -17,6 +17,7 @@ void Engine::admit(StepReport& report) {
     rows_.push_back(&head);
     plan_.admit.push_back(head.id);
     ++report.n_admitted;
+    head.sink->progress(head.stats.cached_tokens, head.prompt().size());
   }
 }
 

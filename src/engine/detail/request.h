@@ -66,6 +66,7 @@ struct Request {
   std::size_t n_draft_told = 0;  // tokens of prompt + emitted that the source was given by accept
 
   Stats stats;
+  Clock::Duration queued_at{};
   Clock::Duration admitted_at{};
   std::optional<Clock::Duration> first_token_at;
 

@@ -85,6 +85,7 @@ void Engine::advance_prefill(RowWork& work) {
   const bool is_boundary =
       std::find(boundaries.begin(), boundaries.end(), work.end) != boundaries.end();
   const bool is_prompt_done = work.end == request.prompt().size();
+  if (!is_prompt_done) report_prompt(request, work.end);
   if (is_alive && (is_boundary || (is_prompt_done && !request.end))) publish(request, work.end);
   if (!is_prompt_done) return;
   fork_choices(request);
@@ -95,6 +96,13 @@ void Engine::advance_prefill(RowWork& work) {
   const bool is_early_return =
       request.is_stopped_by_sink && request.is_first_unforwarded && !request.owns_state();
   if (is_early_return && !cancel_reason(request)) request.stage = Stage::completing;
+}
+
+void Engine::report_prompt(const Request& leader, std::uint64_t n_fed) const noexcept {
+  for (Request* choice : rows_) {
+    if (choice == &leader || choice->leader == leader.id)
+      choice->sink->progress(n_fed, leader.prompt().size());
+  }
 }
 
 // Every choice that rode on this prompt goes on with its own row, sharing the prompt's blocks.
@@ -140,6 +148,10 @@ void Engine::finish(Request& request) {
   outcome.stats.generated_tokens = request.emitted.size();
   if (request.stage != Stage::queued) {
     const Clock::Duration now = parts_.clock.now();
+    outcome.stats.is_admitted = true;
+    outcome.stats.queue_ms = milliseconds(request.admitted_at - request.queued_at);
+    const double row_seconds = milliseconds(now - request.admitted_at) / 1e3;
+    totals_.row_seconds += (row_seconds - totals_.row_seconds) / (totals_.row_seconds > 0 ? 8 : 1);
     outcome.stats.prefill_ms =
         milliseconds(request.first_token_at.value_or(now) - request.admitted_at);
     outcome.stats.decode_ms = milliseconds(now - request.first_token_at.value_or(now));

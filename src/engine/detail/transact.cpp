@@ -249,6 +249,9 @@ void Engine::deliver_row(RowWork& work) {
   if (request.end) return;  // failed while sampling, or only completing
   if (!work.prompt_logprobs.empty()) deliver_prompt(work);
   if (request.end) return;
+  const std::uint64_t n_prompt = request.prompt().size();
+  if (work.kind == SpanKind::prefill && work.end == n_prompt)
+    request.sink->progress(n_prompt, n_prompt);
   const std::span<const TokenId> tokens = work.walk.emitted();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (const auto reason = cancel_reason(request)) return request.end_with(Cancelled{*reason});

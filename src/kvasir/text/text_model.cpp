@@ -88,9 +88,10 @@ Result<text::Tokenizer> load_tokenizer(const formats::ModelFiles& files) {
   return text::Tokenizer::from_gguf(to_text(std::move(vocab)));
 }
 
-Result<TextModel> TextModel::load(const formats::ModelFiles& files) {
+Result<TextModel> TextModel::load(const formats::ModelFiles& files, const TextOptions& options) {
   KVASIR_TRY(text::Tokenizer tokenizer, load_tokenizer(files));
   KVASIR_TRY(Sources sources, read_sources(files));
+  sources.templates.override_text = options.chat_template;
   TextModel model(std::move(tokenizer));
   KVASIR_TRY(model.eos_ids_, text::eos_ids({.config = &files.config(),
                                             .generation_config = &files.generation_config(),
@@ -100,8 +101,12 @@ Result<TextModel> TextModel::load(const formats::ModelFiles& files) {
   if (chosen) {
     KVASIR_TRY(model.template_, text::ChatTemplate::compile(chosen->text, chosen->name));
     model.traits_ = text::probe_template(*model.template_, model.token_variables());
+    model.output_ = text::detect_output_format(chosen->text);
   } else if (chosen.error().code != Errc::not_found) {
     return chosen.error();
+  }
+  if (!options.tool_parser.empty()) {
+    KVASIR_TRY(model.output_.tools, text::parse_tool_format(options.tool_parser));
   }
   return model;
 }
@@ -123,16 +128,17 @@ json::Object TextModel::token_variables() const {
   return variables;
 }
 
-Result<text::Rendered> TextModel::render(const json::Array& messages,
-                                         const json::Object& variables) const {
+Result<text::Rendered> TextModel::render(const GenerateRequest& request) const {
   if (!template_) return unsupported("this model has no chat template; use /v1/completions");
-  text::ChatRendering request;
-  request.variables = token_variables();
-  request.variables["messages"] = messages;
-  request.variables["add_generation_prompt"] = true;
-  for (const auto& [name, value] : variables) request.variables[name] = value;
-  request.options.now = local_now();
-  return text::render_chat(*template_, traits_, std::move(request));
+  text::ChatRendering rendering;
+  rendering.variables = token_variables();
+  rendering.variables["messages"] = request.messages;
+  if (!request.tools.empty()) rendering.variables["tools"] = request.tools;
+  rendering.variables["add_generation_prompt"] = !request.continue_final_message;
+  for (const auto& [name, value] : request.template_variables) rendering.variables[name] = value;
+  rendering.continue_final_message = request.continue_final_message;
+  rendering.options.now = local_now();
+  return text::render_chat(*template_, traits_, std::move(rendering));
 }
 
 Result<std::vector<TokenId>> TextModel::encode(const text::Rendered& rendered) const {
@@ -144,16 +150,16 @@ Result<std::vector<TokenId>> TextModel::encode(const text::Rendered& rendered) c
   return tokenizer_.encode_chat(spans);
 }
 
-Result<RenderedPrompt> TextModel::chat_prompt(const json::Array& messages,
-                                              const json::Object& variables) const {
-  KVASIR_TRY(const text::Rendered rendered, render(messages, variables));
+Result<RenderedPrompt> TextModel::chat_prompt(const GenerateRequest& request) const {
+  KVASIR_TRY(const text::Rendered rendered, render(request));
   RenderedPrompt prompt;
   KVASIR_TRY(prompt.tokens, encode(rendered));
-  json::Array longer = messages;
-  longer.push_back(json::Object{{"role", "assistant"}, {"content", "."}});
-  longer.push_back(json::Object{{"role", "user"}, {"content", "."}});
-  const auto next =
-      render(longer, variables);  // a template may refuse it: then there is no boundary
+  prompt.starts_in_reasoning = text::starts_in_reasoning(output_.reasoning, rendered.text);
+  if (request.continue_final_message) return prompt;
+  GenerateRequest longer = request;
+  longer.messages.push_back(json::Object{{"role", "assistant"}, {"content", "."}});
+  longer.messages.push_back(json::Object{{"role", "user"}, {"content", "."}});
+  const auto next = render(longer);  // a template may refuse it: then there is no boundary
   if (!next) return prompt;
   KVASIR_TRY(const auto next_tokens, encode(*next));
   prompt.stable_tokens = common_prefix(prompt.tokens, next_tokens);

@@ -1,76 +1,67 @@
 #include "kvasir/text/text_sink.h"
 
+#include <iterator>
+#include <string>
 #include <utility>
 
 namespace kvasir {
 namespace {
 
-constexpr std::size_t kMailboxBytes = 1 << 20;
-constexpr std::size_t kEventBytes = 128;  // what an event costs beside its text
+std::string finish_reason(const Outcome& outcome, std::uint32_t n_tool_calls) {
+  if (const Completed* completed = outcome.completed())
+    return n_tool_calls > 0 ? "tool_calls" : std::string(name_of(completed->reason));
+  const Cancelled* cancelled = outcome.cancelled();
+  if (!cancelled) return "failed";
+  return cancelled->reason == CancelReason::deadline ? "length" : "cancelled";
+}
 
-std::size_t size_of_event(const TextEvent& event) { return kEventBytes + event.text.size(); }
+void append(std::vector<text::OutputPiece>& out, std::vector<text::OutputPiece> more) {
+  out.insert(out.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
 
 }  // namespace
 
-void Mailbox::post(TextEvent event) {
-  {
-    const std::lock_guard lock(mutex_);
-    n_bytes_ += size_of_event(event);
-    events_.push_back(std::move(event));
-  }
-  arrived_.notify_one();
-}
-
-std::optional<TextEvent> Mailbox::wait(std::chrono::milliseconds patience) {
-  std::optional<TextEvent> event;
-  bool drained = false;
-  {
-    std::unique_lock lock(mutex_);
-    if (!arrived_.wait_for(lock, patience, [&] { return !events_.empty(); })) return event;
-    event = std::move(events_.front());
-    events_.pop_front();
-    const bool was_half_full = n_bytes_ > kMailboxBytes / 2;
-    n_bytes_ -= size_of_event(*event);
-    drained = was_half_full && n_bytes_ <= kMailboxBytes / 2;
-  }
-  if (drained && on_drained_) on_drained_();
-  return event;
-}
-
-bool Mailbox::is_half_full() const {
-  const std::lock_guard lock(mutex_);
-  return n_bytes_ > kMailboxBytes / 2;
-}
-
 TextSink::TextSink(std::uint32_t choice,
-                   text::Detokenizer detokenizer,
-                   text::StopMatcher stops,
-                   std::shared_ptr<Mailbox> mailbox)
-    : choice_(choice),
-      detokenizer_(std::move(detokenizer)),
-      stops_(std::move(stops)),
-      mailbox_(std::move(mailbox)) {}
+                   text::OutputParser parser,
+                   std::shared_ptr<GenerationListener> listener)
+    : choice_(choice), parser_(std::move(parser)), listener_(std::move(listener)) {}
 
 Result<SinkReply> TextSink::commit(std::span<const TokenId> tokens,
                                    std::span<const Logprobs> logprobs) {
-  TextEvent event{.choice = choice_,
-                  .text = {},
-                  .tokens = {tokens.begin(), tokens.end()},
-                  .logprobs = {logprobs.begin(), logprobs.end()},
-                  .outcome = {}};
-  for (const TokenId token : tokens) event.text += stops_.push(detokenizer_.push(token)).text;
-  mailbox_->post(std::move(event));
-  return stops_.is_matched() ? SinkReply::stop : SinkReply::more;
+  GenerationEvent event;
+  event.choice = choice_;
+  event.tokens.assign(tokens.begin(), tokens.end());
+  event.logprobs.assign(logprobs.begin(), logprobs.end());
+  for (const TokenId token : tokens) append(event.pieces, parser_.push(token));
+  event.is_stopped = parser_.matched_stop().has_value();
+  listener_->on_event(std::move(event));
+  return parser_.is_ended() ? SinkReply::stop : SinkReply::more;
+}
+
+Status TextSink::commit_prompt(std::span<const Logprobs> logprobs) {
+  GenerationEvent event;
+  event.choice = choice_;
+  event.prompt_logprobs.assign(logprobs.begin(), logprobs.end());
+  listener_->on_event(std::move(event));
+  return {};
+}
+
+void TextSink::progress(std::uint64_t fed, std::uint64_t total) noexcept {
+  listener_->on_progress(fed, total);
 }
 
 void TextSink::finish(Outcome outcome) noexcept {
-  TextEvent event{
-      .choice = choice_, .text = {}, .tokens = {}, .logprobs = {}, .outcome = std::move(outcome)};
-  if (!stops_.is_matched()) {
-    event.text = stops_.push(detokenizer_.finish()).text;
-    if (!stops_.is_matched()) event.text += stops_.finish();
-  }
-  mailbox_->post(std::move(event));
+  GenerationEvent event;
+  event.choice = choice_;
+  event.pieces = parser_.finish();
+  ChoiceEnd end;
+  end.finish_reason = finish_reason(outcome, parser_.n_tool_calls());
+  end.stop_string = parser_.matched_stop();
+  end.n_tool_calls = parser_.n_tool_calls();
+  end.n_reasoning_tokens = parser_.n_reasoning_tokens();
+  end.outcome = std::move(outcome);
+  event.end = std::move(end);
+  listener_->on_event(std::move(event));
 }
 
 }  // namespace kvasir
