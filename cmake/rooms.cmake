@@ -1,11 +1,11 @@
 # kvasir_room(kv DOORS pool.h SRCS pool.cpp TESTS pool_test.cpp DEPS base tensor [LIBS fmt::fmt])
 #   one room = one static library (an interface library when it has no sources).
 #   DEPS are rooms, LIBS third-party targets that stay private to the room.
-#   FUZZ x_fuzz.cpp: libFuzzer targets, built with KVASIR_FUZZ=ON only.
+#   FUZZ x_fuzz.cpp: libFuzzer targets, built with KVASIR_FUZZ=ON only; FUZZ_SRCS: sources of each of them.
 find_package(Threads REQUIRED)
 
 function(kvasir_room name)
-  cmake_parse_arguments(R "" "" "DOORS;SRCS;TESTS;DEPS;LIBS;TEST_LIBS;FUZZ" ${ARGN})
+  cmake_parse_arguments(R "" "" "DOORS;SRCS;TESTS;DEPS;LIBS;TEST_LIBS;FUZZ;FUZZ_SRCS" ${ARGN})
   string(REPLACE "/" "_" id ${name})
   string(REPLACE "/" "_" deps "${R_DEPS}")
   list(TRANSFORM deps PREPEND kvasir_)
@@ -32,7 +32,8 @@ function(kvasir_room name)
   if(KVASIR_FUZZ)
     foreach(f IN LISTS R_FUZZ)
       get_filename_component(target ${f} NAME_WE)
-      add_executable(${target} ${f})
+      add_executable(${target} ${f} ${R_FUZZ_SRCS})
+      target_compile_definitions(${target} PRIVATE KVASIR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
       target_link_libraries(${target} PRIVATE kvasir_${id} kvasir_flags ${R_LIBS})
     endforeach()

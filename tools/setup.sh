@@ -5,8 +5,10 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build make ccache pkg-config python3 python3-venv ca-certificates
-       libfmt-dev libspdlog-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev)
-test=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev xz-utils git)
+       libfmt-dev libspdlog-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev
+       libboost1.81-dev libcurl4-openssl-dev libssl-dev libsqlite3-dev)
+test=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev xz-utils git
+      chromium fonts-dejavu-core)
 
 wanted=("${build[@]}")
 [ "${1:-}" = "--test" ] && wanted+=("${test[@]}")

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <sstream>
+#include <thread>
 
 #include "app/cli/common_flags.h"
 #include "app/cli/hub_support.h"
@@ -26,7 +27,7 @@ struct Flags {
   OpenFlags open;
   SamplingFlags sampling;
   server::ServeOptions serve;
-  std::string key_file, template_args, thinking, config;
+  std::string key_file, template_args, thinking, config, logprobs_format = "openai";
   std::uint32_t max_tokens = 0;
   double queue_timeout_s = 0, request_timeout_s = 0, consumer_timeout_s = 60,
          shutdown_timeout_s = 120;
@@ -57,6 +58,7 @@ Result<server::ServeOptions> resolve_serve(const Flags& flags) {
   if (!(flags.max_body_mib > 0 && flags.max_body_mib <= 4096))
     return invalid("--max-body must be above 0 and at most 4096 MiB");
   out.max_body_bytes = static_cast<std::uint64_t>(flags.max_body_mib * 0x1p20);
+  out.mlx_logprobs = flags.logprobs_format == "mlx";
   out.request_timeout = milliseconds(flags.request_timeout_s);
   out.consumer_timeout = milliseconds(flags.consumer_timeout_s);
   if (!flags.template_args.empty()) {
@@ -83,6 +85,11 @@ void print_start(const Engine& engine, const server::Server& server) {
                server.url().c_str());
 }
 
+void look_for_models(hub::Library& library) {
+  const auto scanned = library.refresh();
+  if (!scanned) log::warning("models on disk: " + scanned.error().what);
+}
+
 int run(const Flags& flags) {
   ShutdownSignals signals;  // before any thread starts
   log::set_level(log::Level::info);
@@ -100,8 +107,13 @@ int run(const Flags& flags) {
   std::unique_ptr<hub::Downloads> downloads;
   if (hub_places) {
     if (auto opened = hub::Library::open(*hub_places)) library = *std::move(opened);
-    downloads = std::make_unique<hub::Downloads>(*hub_places);
+    hub::Library* known = library.get();
+    downloads = std::make_unique<hub::Downloads>(*hub_places, [known](const hub::Download&) {
+      if (known) look_for_models(*known);
+    });
   }
+  std::jthread scan;  // reads headers only; /library shows the last picture meanwhile
+  if (library) scan = std::jthread([&library] { look_for_models(*library); });
   const auto mark = hub::UseMark::take(options->model);
   if (!mark) return report(mark.error());
   auto server = server::Server::start(*serve, library.get(), downloads.get());
@@ -162,6 +174,10 @@ void add_service_flags(CLI::App& verb, Flags& flags) {
       ->capture_default_str();
   verb.add_option("--thinking", flags.thinking, "Models that can: think or not")
       ->check(CLI::IsMember({"on", "off"}));
+  verb.add_option("--logprobs-format", flags.logprobs_format,
+                  "Shape of log-probabilities: openai, or mlx (in answers that do not stream)")
+      ->check(CLI::IsMember({"openai", "mlx"}))
+      ->capture_default_str();
   verb.add_option("--chat-template-args", flags.template_args, "JSON object of template variables");
   verb.add_flag("--log-prompts", s.logs_prompts, "Log request bodies");
   verb.add_option("--config", flags.config, "TOML or INI file with values for these flags");

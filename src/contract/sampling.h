@@ -1,4 +1,4 @@
-// What a request asks of sampling (SAMP-1…12, 22, 30) and what comes out. Values only.
+// What a request asks of sampling (SAMP-1…15, 22, 30) and what comes out. Values only.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,29 @@
 #include "base/ids.h"
 
 namespace kvasir {
+
+// Where the HLG curve is centred, before pivot_offset is taken off.
+enum class HlgPivot : std::uint8_t {
+  top,      // the likeliest token's lp
+  entropy,  // Σ p·lp
+  median    // the lp at which the descending cumulative mass first reaches 0.5
+};
+
+// SAMP-13: log shoulder, linear middle, log toe; in nats.
+struct HlgCurve {
+  float width = 4.0f;         // half of the middle; ∞: the temperature path
+  float shoulder = 4.0f;      // <= 0: none
+  float toe = 6.0f;           // <= 0: none
+  float pivot_offset = 6.0f;  // the centre's distance below the pivot
+  HlgPivot pivot = HlgPivot::top;
+  float gain = 0.0f;  // 0: 1 / temperature
+};
+
+// SAMP-14: a token of probability x_pct shall weigh y_pct.
+struct CurvePoint {
+  double x_pct = 0.0;
+  double y_pct = 0.0;
+};
 
 struct SamplingOptions {
   float temperature = 0.7f;  // 0: greedy
@@ -29,6 +52,9 @@ struct SamplingOptions {
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;  // 0..20
   bool ignore_eos = false;         // EOS ids are masked
+  // At most one of the two replaces temperature and filters; temperature 0 stays greedy (SAMP-15).
+  std::optional<HlgCurve> hlg = std::nullopt;
+  std::vector<CurvePoint> curve = {};  // empty: none
 };
 
 struct TokenLogprob {

@@ -342,6 +342,10 @@ std::string Engine::token_bytes(TokenId id) const {
   return impl_->text->tokenizer().token_bytes(id);
 }
 
+std::string Engine::token_piece(TokenId id) const {
+  return std::string(impl_->text->tokenizer().piece(id));
+}
+
 Result<std::string> Engine::render(const GenerateRequest& request) const {
   KVASIR_TRY(text::Rendered rendered, impl_->text->render(request));
   return std::move(rendered.text);

@@ -86,6 +86,7 @@ class Engine {
                                            bool parse_special) const;
   std::string detokenize(std::span<const TokenId> ids) const;  // special tokens included
   std::string token_bytes(TokenId id) const;                   // empty for an unknown id
+  std::string token_piece(TokenId id) const;                   // as the vocabulary spells it
   // The text a conversation becomes.
   Result<std::string> render(const GenerateRequest& request) const;
   // The tokens of a request's prompt.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <string>
 #include <string_view>
+
+#include "sampling/detail/field_reader.h"
+#include "sampling/detail/request_curves.h"
 
 namespace kvasir::sampling {
 namespace {
@@ -12,79 +14,14 @@ namespace {
 constexpr std::int64_t kMaxTopLogprobs = 20;
 constexpr std::int64_t kDefaultMaxTokensChat = 4096;
 constexpr std::int64_t kDefaultMaxTokensCompletions = 512;
-constexpr std::string_view kNumberType = "('float', 'int')";
 constexpr const char* kBiasType = "logit_bias must be a dict of int to float";
 constexpr double kBiasLimit = 1e30;  // beyond it a bias is a plain "always" or "never"
 
-std::string type_text(std::string_view field, std::string_view type) {
-  return std::string(field) + " must be of type " + std::string(type);
-}
-std::string at_least(std::string_view field, std::string_view bound) {
-  return std::string(field) + " must be at least " + std::string(bound);
-}
-std::string at_most(std::string_view field, std::string_view bound) {
-  return std::string(field) + " must be at most " + std::string(bound);
-}
-
-std::uint32_t clamp_u32(std::int64_t v) {
-  return static_cast<std::uint32_t>(
-      std::min<std::int64_t>(v, std::numeric_limits<std::uint32_t>::max()));
-}
-
-// Reads fields of one body until one is wrong; the first error stays.
-class FieldReader {
- public:
-  explicit FieldReader(const json::Value& body) : body_(body) {}
-
-  const Status& status() const noexcept { return status_; }
-
-  std::optional<bool> boolean(std::string_view field) {
-    const json::Value* v = find(field);
-    if (!v) return std::nullopt;
-    if (const bool* b = v->as_bool()) return *b;
-    return fail(type_text(field, "bool"));
-  }
-
-  // An int ≥ 0, or `also`.
-  std::optional<std::int64_t> integer(std::string_view field,
-                                      std::optional<std::int64_t> also = std::nullopt) {
-    const json::Value* v = find(field);
-    if (!v) return std::nullopt;
-    const std::int64_t* i = v->as_int();
-    if (!i) return fail(type_text(field, "int"));
-    if (*i < 0 && *i != also) return fail(at_least(field, "0"));
-    return *i;
-  }
-  std::optional<std::uint32_t> count(std::string_view field) {
-    const auto i = integer(field);
-    return i ? std::optional(clamp_u32(*i)) : std::nullopt;
-  }
-
-  enum class Bounds { none, not_negative, unit };
-  std::optional<float> number(std::string_view field, Bounds bounds) {
-    const json::Value* v = find(field);
-    if (!v) return std::nullopt;
-    const std::optional<double> d = v->as_number();
-    if (!d) return fail(type_text(field, kNumberType));
-    if (bounds != Bounds::none && *d < 0) return fail(at_least(field, "0"));
-    if (bounds == Bounds::unit && *d > 1) return fail(at_most(field, "1"));
-    constexpr double kMax = std::numeric_limits<float>::max();
-    return static_cast<float>(std::clamp(*d, -kMax, kMax));
-  }
-
-  const json::Value* find(std::string_view field) const noexcept {
-    return status_ ? body_.find(field) : nullptr;
-  }
-  std::nullopt_t fail(std::string text) {
-    status_ = invalid(std::move(text));
-    return std::nullopt;
-  }
-
- private:
-  const json::Value& body_;
-  Status status_;
-};
-
+using detail::at_least;
+using detail::at_most;
+using detail::clamp_u32;
+using detail::FieldReader;
+using detail::type_text;
 using Bounds = FieldReader::Bounds;
 
 template <class T>
@@ -219,6 +156,7 @@ Result<PartialSampling> parse_sampling(const json::Value& body,
   out.seed = read_seed(in);
   read_logit_bias(in, vocab, out);
   out.ignore_eos = in.boolean("ignore_eos");
+  detail::read_curves(in, out);
   KVASIR_TRY_DO(in.status());
   return out;
 }
@@ -273,6 +211,7 @@ ResolvedSampling merge_sampling(std::span<const PartialSampling> layers, Surface
   pick(&P::logprobs, o.logprobs);
   pick(&P::top_logprobs, o.top_logprobs);
   pick(&P::ignore_eos, o.ignore_eos);
+  detail::merge_curves(layers, o);
   pick(&P::stream, out.stream);
   pick(&P::num_draft_tokens, out.num_draft_tokens);
   out.max_tokens_explicit = pick(&P::max_tokens, out.max_tokens);

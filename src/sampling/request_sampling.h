@@ -25,6 +25,13 @@ enum class Surface : std::uint8_t {
 inline constexpr std::int64_t kUntilContextFull =
     std::numeric_limits<std::int64_t>::max();  // n_predict -1
 
+// What one layer says of the HLG curve (SAMP-13).
+struct PartialHlg {
+  std::optional<bool> enabled;
+  std::optional<float> width, shoulder, toe, pivot_offset, gain;
+  std::optional<HlgPivot> pivot;
+};
+
 // One layer of options: what it does not say is unset.
 struct PartialSampling {
   std::optional<float> temperature, top_p, min_p;
@@ -38,6 +45,8 @@ struct PartialSampling {
   std::optional<bool> logprobs;
   std::optional<std::uint32_t> top_logprobs;
   std::optional<bool> ignore_eos;
+  PartialHlg hlg;
+  std::optional<std::vector<CurvePoint>> curve;
   std::optional<bool> stream;
   std::optional<std::int64_t> max_tokens;  // kUntilContextFull: no limit of its own
   std::optional<std::uint32_t> num_draft_tokens;
@@ -51,9 +60,9 @@ struct ResolvedSampling {
   std::optional<std::uint32_t> num_draft_tokens;
 };
 
-// The sampling fields of a request body. invalid_argument with the texts of SAMP-41 and SAMP-4;
-// fields are checked in the order of SAMP-41's table, unknown ones are ignored. `vocab`: the
-// model's vocabulary size.
+// The sampling fields of a request body. invalid_argument with the texts of SAMP-41, 4, 14 and 15;
+// fields are checked in the order of SAMP-41's table, then the curves; unknown ones are ignored.
+// `vocab`: the model's vocabulary size.
 Result<PartialSampling> parse_sampling(const json::Value& body,
                                        Surface surface,
                                        std::uint32_t vocab);
@@ -63,7 +72,8 @@ Result<PartialSampling> parse_sampling(const json::Value& body,
 PartialSampling from_generation_config(const json::Value& config);
 
 // Per field the first layer that says something wins (request, server flags, generation config,
-// family), else the built-in default (SAMP-40).
+// family), else the built-in default (SAMP-40); the fields of hlg one by one. Of hlg and curve, the
+// first layer that enables the one or names the other decides.
 ResolvedSampling merge_sampling(std::span<const PartialSampling> layers, Surface surface);
 
 }  // namespace kvasir::sampling

@@ -17,6 +17,7 @@
 #include "sampling/detail/history.h"
 #include "sampling/detail/kernels.h"
 #include "sampling/detail/logprob_pick.h"
+#include "sampling/detail/tone_stage.h"
 
 namespace kvasir::sampling {
 namespace {
@@ -67,8 +68,9 @@ struct SamplingSession::State {
     detail::Normalizer norm;  // set when captured or filtered
   };
 
-  State(const SamplingOptions& o, const SessionFacts& facts)
+  State(const SamplingOptions& o, const SessionFacts& facts, detail::ToneStage tone_stage)
       : options(o),
+        tone(std::move(tone_stage)),
         vocab(facts.vocab),
         seed(facts.seed),
         eos(facts.eos_ids.begin(), facts.eos_ids.end()),
@@ -96,9 +98,11 @@ struct SamplingSession::State {
   Result<Processed> read(std::span<const float> logits);
   void exclude_masked(std::span<const float>& x, const TokenMask* mask);
   void filter(std::span<float> x, const detail::Normalizer& norm, std::uint64_t position);
+  TokenId draw(Processed& row, std::uint64_t position);
   std::optional<Logprobs> capture(TokenId token);
 
   SamplingOptions options;
+  detail::ToneStage tone;
   std::uint32_t vocab = 0;
   std::uint64_t seed = 0;
   std::vector<TokenId> eos;
@@ -149,8 +153,9 @@ Result<SamplingSession::State::Processed> SamplingSession::State::read(
     process(own(row.x));
     row.peak = detail::find_peak(row.x);
   }
-  const bool filtered = options.temperature > 0 && has_filters();
-  if (options.logprobs || filtered) row.norm = detail::normalizer_of(row.x, row.peak.max);
+  const bool filtered = options.temperature > 0 && !tone.is_active() && has_filters();
+  if (options.logprobs || filtered || tone.needs_normalizer())
+    row.norm = detail::normalizer_of(row.x, row.peak.max);
   if (options.logprobs) {
     lp.resize(vocab);
     detail::log_softmax(row.x, row.norm.max, row.norm.log_sum, lp);
@@ -186,6 +191,20 @@ void SamplingSession::State::filter(std::span<float> x,
   if (o.top_k > 0 && o.top_k < vocab) detail::keep_top_k(x, o.top_k, scratch);
 }
 
+// What comes after the mask, at a temperature above 0: a curve on its own, or filters and
+// temperature.
+TokenId SamplingSession::State::draw(Processed& row, std::uint64_t position) {
+  if (tone.is_active()) {
+    scores.resize(vocab);
+    return tone.draw(row.x, row.peak, row.norm, scores, seed, position, scratch);
+  }
+  if (has_filters()) {
+    filter(own(row.x), row.norm, position);
+    row.peak = detail::find_peak(row.x);  // XTC may have dropped it
+  }
+  return detail::draw_token(row.x, row.peak, options.temperature, seed, position);
+}
+
 std::optional<Logprobs> SamplingSession::State::capture(TokenId token) {
   if (!options.logprobs) return std::nullopt;
   return detail::pick_logprobs(lp, token, options.top_logprobs, scratch);
@@ -201,7 +220,8 @@ Result<SamplingSession> SamplingSession::make(const SamplingOptions& options,
                                               const SessionFacts& facts) {
   if (facts.vocab == 0) return invalid("the vocabulary is empty");
   KVASIR_TRY_DO(check_options(options, facts.vocab));
-  return SamplingSession(std::make_unique<State>(options, facts));
+  KVASIR_TRY(detail::ToneStage tone, detail::ToneStage::make(options));
+  return SamplingSession(std::make_unique<State>(options, facts, std::move(tone)));
 }
 
 bool SamplingSession::is_plain_greedy() const noexcept {
@@ -227,14 +247,7 @@ Result<Sampled> SamplingSession::sample(std::span<const float> logits,
     if (row.peak.max == detail::kExcluded)
       return Error{Errc::unsupported, std::string(kGrammarDeadEnd)};
   }
-  TokenId token = row.peak.token;
-  if (s.options.temperature > 0) {
-    if (s.has_filters()) {
-      s.filter(s.own(row.x), row.norm, position);
-      row.peak = detail::find_peak(row.x);  // XTC may have dropped it
-    }
-    token = detail::draw_token(row.x, row.peak, s.options.temperature, s.seed, position);
-  }
+  const TokenId token = s.options.temperature > 0 ? s.draw(row, position) : row.peak.token;
   return Sampled{token, s.capture(token)};
 }
 

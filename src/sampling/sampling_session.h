@@ -1,4 +1,4 @@
-// SamplingSession: one row's sampling (SAMP-1…12, 20-23, 30): logits in, token and logprobs out. A
+// SamplingSession: one row's sampling (SAMP-1…15, 20-23, 30): logits in, token and logprobs out. A
 // result depends on the logits, the committed history, the options and the request position only
 // (SAMP-20), so batching, chunking and rollback cannot move it. Called by the engine's step and by
 // verification of drafts. One thread at a time; sessions share nothing.
@@ -43,8 +43,8 @@ class SamplingSession {
     std::size_t n_history = 0;
   };
 
-  // invalid_argument: a logit_bias id outside the vocabulary (text of SAMP-4), or an option that is
-  // NaN or out of bounds.
+  // invalid_argument: a logit_bias id outside the vocabulary (text of SAMP-4), an option that is
+  // NaN or out of bounds, or the texts of SAMP-14 and 15.
   static Result<SamplingSession> make(const SamplingOptions& options, const SessionFacts& facts);
   SamplingSession(SamplingSession&&) noexcept;
   SamplingSession& operator=(SamplingSession&&) noexcept;

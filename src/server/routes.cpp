@@ -76,6 +76,8 @@ constexpr std::array kRoutes{
     quick("POST", "/admin/cache/flush", admin_flush_cache),
     quick("DELETE", "/admin/cache", admin_flush_cache),
     always("POST", "/admin/shutdown", admin_shutdown),
+    always("POST", "/admin/downloads", admin_download),
+    always("DELETE", "/admin/downloads/*", admin_cancel_download),
     always("GET", "/", web_chat),
     always("GET", "/chat", web_chat),
     always("GET", "/assets/*", web_asset),

@@ -42,6 +42,7 @@ struct ServeOptions {
   bool strict_model = false;                  // other names are 404
   std::string reasoning_field = "reasoning";  // --reasoning-format; "none": left in the content
   json::Object template_variables;            // --chat-template-args
+  bool mlx_logprobs = false;  // --logprobs-format mlx: mlx-lm's block in whole answers
   bool logs_prompts = false;
 
   // Time (SCH-32, 41, 42); 0: none.

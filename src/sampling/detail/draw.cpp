@@ -35,13 +35,12 @@ double gumbel(std::uint32_t word) noexcept {
 // Every token has its own random word, so most of the work is words and bounds, block by block; the
 // logarithms are taken only for tokens whose bound reaches the best score so far, a few dozen a
 // row.
-TokenId draw_token(std::span<const float> x,
-                   const Peak& top,
-                   float temperature,
-                   std::uint64_t seed,
-                   std::uint64_t position) noexcept {
+TokenId draw_scaled(std::span<const float> x,
+                    const Peak& top,
+                    float scale,
+                    std::uint64_t seed,
+                    std::uint64_t position) noexcept {
   KVASIR_CHECK(top.max > kExcluded) << "draw from nothing";
-  const float scale = std::min(1.0f / temperature, std::numeric_limits<float>::max());
   const auto score = [&](TokenId token, std::uint32_t word) {
     return static_cast<double>(x[token] - top.max) * static_cast<double>(scale) + gumbel(word);
   };
@@ -66,6 +65,18 @@ TokenId draw_token(std::span<const float> x,
     }
   }
   return winner;
+}
+
+float scale_of(float temperature) noexcept {
+  return std::min(1.0f / temperature, std::numeric_limits<float>::max());
+}
+
+TokenId draw_token(std::span<const float> x,
+                   const Peak& top,
+                   float temperature,
+                   std::uint64_t seed,
+                   std::uint64_t position) noexcept {
+  return draw_scaled(x, top, scale_of(temperature), seed, position);
 }
 
 double xtc_uniform(std::uint64_t seed, std::uint64_t position) noexcept {

@@ -16,9 +16,18 @@ enum class Stream : std::uint32_t { draw = 0, xtc = 1 };  // SAMP-21
 // word.
 double gumbel(std::uint32_t word) noexcept;
 
-// argmax of x_i / temperature + g_i over the tokens that are not excluded, ties → lowest id. Scores
-// are taken relative to the best token left, (x_i − top), which shifts all alike: however small the
-// temperature, the top one stays finite. top = find_peak(x), with a token left; temperature > 0.
+// argmax of x_i · scale + g_i over the tokens that are not excluded, ties → lowest id. Scores are
+// taken relative to the best token left, (x_i − top), which shifts all alike: however large the
+// scale, the top one stays finite. top = find_peak(x), with a token left; 0 < scale < ∞.
+TokenId draw_scaled(std::span<const float> x,
+                    const Peak& top,
+                    float scale,
+                    std::uint64_t seed,
+                    std::uint64_t position) noexcept;
+
+// 1 / temperature, finite; temperature > 0.
+float scale_of(float temperature) noexcept;
+// The same draw at scale_of(temperature).
 TokenId draw_token(std::span<const float> x,
                    const Peak& top,
                    float temperature,

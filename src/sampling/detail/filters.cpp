@@ -119,7 +119,10 @@ std::span<const std::uint64_t> best_ranks(std::span<const float> x,
 // Passes over the row, of eight bounds each, narrow the bracket; only its tokens are selected from.
 // The first bounds reach 64 below the top: what is further down weighs less than V·e⁻⁶⁴ together,
 // below any 1 − top_p an f32 can say.
-void keep_top_p(std::span<float> x, const Normalizer& norm, float top_p, FilterScratch& scratch) {
+Cutoff top_p_cutoff(std::span<const float> x,
+                    const Normalizer& norm,
+                    float top_p,
+                    FilterScratch& scratch) {
   constexpr int kRefinements = 2;
   constexpr double kFewTokens = 2000;  // selecting from so many costs less than another pass
   scratch.p.resize(x.size());
@@ -149,8 +152,11 @@ void keep_top_p(std::span<float> x, const Normalizer& norm, float top_p, FilterS
     scratch.ranked.push_back({rank_of(x[t], t), round_mass(scratch.p[t])});
   }
   const std::uint64_t border = find_border(scratch.ranked, bracket.above, total, limit);
-  exclude_below(
-      x, cutoff_of(border != 0 ? border : rank_of(peak.max, peak.token)));  // the top survives
+  return cutoff_of(border != 0 ? border : rank_of(peak.max, peak.token));  // the top survives
+}
+
+void keep_top_p(std::span<float> x, const Normalizer& norm, float top_p, FilterScratch& scratch) {
+  exclude_below(x, top_p_cutoff(x, norm, top_p, scratch));
 }
 
 void keep_min_p(std::span<float> x,

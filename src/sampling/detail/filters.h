@@ -47,6 +47,12 @@ std::span<const std::uint64_t> best_ranks(std::span<const float> x,
 // cumulative sum needs no sorted addition. 0 < top_p < 1.
 void keep_top_p(std::span<float> x, const Normalizer& norm, float top_p, FilterScratch& scratch);
 
+// The place of the last token it keeps.
+Cutoff top_p_cutoff(std::span<const float> x,
+                    const Normalizer& norm,
+                    float top_p,
+                    FilterScratch& scratch);
+
 // Drops lp < max lp of what is left + ln(min_p), but keeps the best min_tokens_to_keep. min_p > 0.
 void keep_min_p(std::span<float> x,
                 const Normalizer& norm,

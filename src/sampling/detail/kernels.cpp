@@ -88,6 +88,29 @@ KVASIR_INLINE Floats exp_not_positive(Floats x) {
   return x < kSmallest ? Floats{} : (p + 1.0f) * two_to_n;
 }
 
+// ln(1 + u) for 0 ≤ u < 2¹²⁷, within a few ulp. 1 + u = m·2ᵉ, √½ ≤ m < √2, and ln m = 2·atanh(s), s
+// = (m − 1) / (m + 1) ≤ 0.172: the series to s⁹ leaves s¹¹/11, under 2e-9 of it. What 1 + u lost in
+// rounding comes back as its first-order term.
+KVASIR_INLINE Floats log1p_not_negative(Floats u) {
+  constexpr std::int32_t kSqrtHalf = 0x3F3504F3;  // the bits of √½
+  constexpr float kLn2High = 0x1.62ep-1f;         // few bits: e · kLn2High is exact
+  constexpr float kLn2Low = 0x1.0bfbe8p-15f;
+  const Floats sum = u + 1.0f;
+  const Floats lost = (u - (sum - 1.0f)) / sum;
+  const Ints bits = std::bit_cast<Ints>(sum);
+  const Ints exponent = (bits - kSqrtHalf) >> 23;
+  const Floats m = std::bit_cast<Floats>(bits - (exponent << 23));
+  const Floats e = __builtin_convertvector(exponent, Floats);
+  const Floats s = (m - 1.0f) / (m + 1.0f);
+  const Floats z = s * s;
+  Floats p = splat(1.0f / 9);
+  p = p * z + 1.0f / 7;
+  p = p * z + 1.0f / 5;
+  p = p * z + 1.0f / 3;
+  const Floats twice = s + s;
+  return e * kLn2High + (twice + (twice * z * p + (e * kLn2Low + lost)));
+}
+
 // Philox4x32-10 for the block's consecutive lanes (base/philox.h is the definition, and the test).
 // Word k of lane l → out[4l + k]. Two vectors of lanes at a time hide the latency of the products.
 KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, std::uint32_t* out) {
@@ -175,6 +198,50 @@ KVASIR_CLONES double sum_exp(std::span<const float> x, float max) noexcept {
     total += wide[0] + wide[1];
   }
   return sum_lanes(total);
+}
+
+KVASIR_CLONES double mean_below_max(std::span<const float> x, float max) noexcept {
+  Doubles total{}, weighted{};
+  for (std::size_t first = 0; first < x.size(); first += kChunk) {
+    const std::size_t n = std::min(kChunk, x.size() - first);
+    Floats sum{}, product{};
+    for (std::size_t i = 0; i < n; i += kLanes) {
+      const Floats below = load_some(&x[first + i], n - i) - max;
+      const Floats p = exp_not_positive(below);
+      sum += p;
+      product += p != 0.0f ? p * below : Floats{};  // an excluded token's is 0 · −∞
+    }
+    const auto sums = widen(sum), products = widen(product);
+    total += sums[0] + sums[1];
+    weighted += products[0] + products[1];
+  }
+  return sum_lanes(weighted) / sum_lanes(total);
+}
+
+KVASIR_CLONES void bend(std::span<const float> x,
+                        float max,
+                        const Bend& curve,
+                        std::span<float> out) noexcept {
+  constexpr float kNever = 1e38f;  // a knee no score reaches; also more than any u need be
+  const bool has_shoulder = curve.shoulder > 0, has_toe = curve.toe > 0;
+  const float high = has_shoulder ? curve.width : kNever, low = has_toe ? curve.width : kNever;
+  const Floats shoulder = splat(has_shoulder ? curve.shoulder : 1.0f);
+  const Floats toe = splat(has_toe ? curve.toe : 1.0f);
+  for (std::size_t i = 0; i < x.size(); i += kLanes) {
+    const std::size_t left = x.size() - i;
+    const Floats v = load_some(&x[i], left);
+    const Floats z = (v - max) - curve.pivot;
+    const Floats beta = z >= 0.0f ? shoulder : toe;
+    Floats beyond = z >= 0.0f ? z - high : -z - low;  // the knee on its side
+    beyond = beyond > 0.0f ? beyond : Floats{};
+    Floats u = beyond / beta;
+    u = u < kNever ? u : splat(kNever);
+    const Floats tail = beta * log1p_not_negative(u);
+    Floats middle = z < high ? z : splat(high);
+    middle = middle > -low ? middle : splat(-low);
+    const Floats y = z >= 0.0f ? middle + tail : middle - tail;
+    store_some(&out[i], v == kExcluded ? v : y, left);
+  }
 }
 
 KVASIR_CLONES void log_softmax(std::span<const float> x,

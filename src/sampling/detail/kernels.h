@@ -27,6 +27,19 @@ Peak find_peak(std::span<const float> x) noexcept;
 // Σ exp(x_i − max), for max = the row's maximum (excluded tokens add 0).
 double sum_exp(std::span<const float> x, float max) noexcept;
 
+// Σ p_i·(x_i − max) for p the softmax of x: the entropy's negative, relative to the top token's lp.
+double mean_below_max(std::span<const float> x, float max) noexcept;
+
+// HLG with a gain of 1 (SAMP-13): with z = (x_i − max) − pivot, w = width and u = |z| − w, out_i =
+//   z,                             −w ≤ z < w, or where the end in question has no β > 0;
+//   ±(w + β·ln(1 + u / β)),        above with β = shoulder, below with β = toe.
+// In f32, ln through log1p, so a few ulp also where u / β is small. Excluded tokens stay so; out
+// may be x. Magnitudes up to 1e37, width ≥ 0.
+struct Bend {
+  float width, shoulder, toe, pivot;
+};
+void bend(std::span<const float> x, float max, const Bend& curve, std::span<float> out) noexcept;
+
 // out_i = (x_i − max) − log_sum: the log-softmax, given log_sum = ln sum_exp(x, max).
 void log_softmax(std::span<const float> x, float max, float log_sum, std::span<float> out) noexcept;
 // out_i = exp of the same; 0 for excluded tokens.

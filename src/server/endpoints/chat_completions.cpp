@@ -17,6 +17,7 @@ class ChatCompletionFormat final : public ApiFormat {
 
   bool includes_usage = false;  // stream_options.include_usage
   bool has_logprobs = false;
+  bool uses_mlx_logprobs = false;
 
   ErrorShape error_shape() const noexcept override { return ErrorShape::openai; }
 
@@ -59,10 +60,7 @@ class ChatCompletionFormat final : public ApiFormat {
     for (std::size_t i = 0; i < transcript.choices.size(); ++i) {
       const ChoiceTranscript& choice = transcript.choices[i];
       json::Object entry{{"index", static_cast<std::uint64_t>(i)}, {"message", message_of(choice)}};
-      entry["logprobs"] =
-          has_logprobs ? json::Value(json::Object{
-                             {"content", chat_logprobs(engine_, choice.tokens, choice.logprobs)}})
-                       : json::Value();
+      entry["logprobs"] = has_logprobs ? logprobs_of(choice) : json::Value();
       entry["finish_reason"] = choice.end->finish_reason;
       choices.push_back(std::move(entry));
     }
@@ -73,6 +71,11 @@ class ChatCompletionFormat final : public ApiFormat {
   }
 
  private:
+  json::Value logprobs_of(const ChoiceTranscript& choice) const {
+    const auto block = uses_mlx_logprobs ? mlx_logprobs : chat_logprobs;
+    return json::Object{{"content", block(engine_, choice.tokens, choice.logprobs)}};
+  }
+
   json::Object head(const Transcript& transcript, const char* object) const {
     return {{"id", id_},
             {"object", object},
@@ -182,6 +185,7 @@ PlanOrError plan_chat_completion(ServerState& state, const json::Value& body) {
   if (const json::Object* options = in.object("stream_options"))
     format->includes_usage = json::Value(*options).bool_or("include_usage", false);
   format->has_logprobs = sampling.options.logprobs;
+  format->uses_mlx_logprobs = state.options.mlx_logprobs;
   if (!in.ok()) return in.error();
   plan.stream = sampling.stream;
   plan.format = std::move(format);

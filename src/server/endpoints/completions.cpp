@@ -48,6 +48,7 @@ class CompletionFormat final : public ApiFormat {
   bool includes_usage = false;
   bool has_logprobs = false;
   bool echoes = false;
+  bool uses_mlx_logprobs = false;
 
   ErrorShape error_shape() const noexcept override { return ErrorShape::openai; }
 
@@ -104,8 +105,12 @@ class CompletionFormat final : public ApiFormat {
       }
       for (std::size_t t = 0; t < choice.logprobs.size(); ++t)
         lists.add(engine_, choice.tokens[t], &choice.logprobs[t]);
-      choices.push_back(
-          choice_json(transcript, i, text, has_logprobs ? lists.take() : json::Value()));
+      json::Value logprobs;
+      if (has_logprobs && uses_mlx_logprobs)
+        logprobs = json::Object{{"content", mlx_logprobs(engine_, choice.tokens, choice.logprobs)}};
+      else if (has_logprobs)
+        logprobs = lists.take();
+      choices.push_back(choice_json(transcript, i, text, std::move(logprobs)));
     }
     json::Object out = head(transcript);
     out["choices"] = std::move(choices);
@@ -209,6 +214,7 @@ PlanOrError plan_completion(ServerState& state, const json::Value& body) {
   auto format = std::make_unique<CompletionFormat>(engine);
   format->echoes = in.boolean("echo", false);
   format->has_logprobs = sampling.options.logprobs;
+  format->uses_mlx_logprobs = state.options.mlx_logprobs;
   if (format->echoes && sampling.options.logprobs)
     base.prompt_logprobs = sampling.options.top_logprobs;
   if (!in.string("suffix", "").empty()) in.fail("suffix is not supported", "suffix");

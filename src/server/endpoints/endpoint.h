@@ -69,8 +69,14 @@ HttpReply props(ServerState& state, const HttpRequest& request, std::string_view
 HttpReply slots(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply version(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply library(ServerState& state, const HttpRequest& request, std::string_view);
-HttpReply downloads(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply embeddings(ServerState& state, const HttpRequest& request, std::string_view);
+
+// downloads.cpp
+HttpReply downloads(ServerState& state, const HttpRequest& request, std::string_view);
+HttpReply admin_download(ServerState& state, const HttpRequest& request, std::string_view);
+HttpReply admin_cancel_download(ServerState& state,
+                                const HttpRequest& request,
+                                std::string_view id);
 
 // admin.cpp
 // Replies when no row runs any more.

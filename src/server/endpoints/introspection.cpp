@@ -2,7 +2,6 @@
 // for the engine (SCH-16).
 #include <unistd.h>
 
-#include "hub/downloads.h"
 #include "hub/library.h"
 #include "server/detail/version.h"
 #include "server/endpoints/endpoint.h"
@@ -134,11 +133,6 @@ HttpReply version(ServerState& state, const HttpRequest&, std::string_view) {
 HttpReply library(ServerState& state, const HttpRequest&, std::string_view) {
   if (!state.library) return json_reply(json::Object{{"models", json::Array{}}});
   return json_reply(hub::to_json(*state.library->models()));
-}
-
-HttpReply downloads(ServerState& state, const HttpRequest&, std::string_view) {
-  if (!state.downloads) return json_reply(json::Object{{"downloads", json::Array{}}});
-  return json_reply(hub::to_json(state.downloads->list()));
 }
 
 HttpReply embeddings(ServerState&, const HttpRequest&, std::string_view) {

@@ -86,6 +86,29 @@ json::Array chat_logprobs(const Engine& engine,
   return out;
 }
 
+json::Array mlx_logprobs(const Engine& engine,
+                         std::span<const TokenId> tokens,
+                         std::span<const Logprobs> logprobs) {
+  json::Array out;
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    json::Array top;
+    for (const TokenLogprob& other : logprobs[i].top) {
+      top.push_back(json::Object{{"id", other.token},
+                                 {"token", repair_utf8(engine.token_piece(other.token))},
+                                 {"logprob", finite_logprob(other.logprob)}});
+    }
+    if (top.empty()) {
+      out.push_back(
+          json::Object{{"id", tokens[i]}, {"logprob", finite_logprob(logprobs[i].logprob)}});
+      continue;
+    }
+    json::Object entry = *top.front().as_object();
+    entry["top_logprobs"] = std::move(top);
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
 double finite_logprob(float logprob) noexcept {
   return logprob >= -9999.0f ? static_cast<double>(logprob) : -9999.0;
 }

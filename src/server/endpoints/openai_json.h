@@ -22,6 +22,11 @@ json::Value tool_call_json(const text::ToolCall& call, bool with_index);
 json::Array chat_logprobs(const Engine& engine,
                           std::span<const TokenId> tokens,
                           std::span<const Logprobs> logprobs);
+// mlx-lm's block (SAMP-31): {"id", "logprob"}; with alternatives the likeliest of them leads, as
+// {"id", "token", "logprob", "top_logprobs"}, tokens as the vocabulary spells them.
+json::Array mlx_logprobs(const Engine& engine,
+                         std::span<const TokenId> tokens,
+                         std::span<const Logprobs> logprobs);
 double finite_logprob(float logprob) noexcept;  // below -9999: -9999
 
 void append_sse(std::string& out, const json::Value& data);  // data: {…}\n\n

@@ -1,6 +1,5 @@
 #include "server/endpoints/testing/tiny_engine.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -115,16 +114,14 @@ TinyState::~TinyState() = default;
 
 json::Value parsed(std::string_view text) {
   auto value = json::parse(text);
-  if (!value) ADD_FAILURE() << value.error().what << ": " << text;
-  return value ? *std::move(value) : json::Value();
+  KVASIR_CHECK(value) << value.error().what << ": " << text;
+  return *std::move(value);
 }
 
 GenerateRequest request_of(PlanFn plan, ServerState& state, std::string_view body) {
   PlanOrError made = plan(state, parsed(body));
-  if (const auto* error = std::get_if<ApiError>(&made)) {
-    ADD_FAILURE() << error->message;
-    return {};
-  }
+  const auto* error = std::get_if<ApiError>(&made);
+  KVASIR_CHECK(!error) << error->message;
   return std::move(std::get<Plan>(made).requests.front());
 }
 
@@ -154,8 +151,14 @@ std::string run_plan(PlanFn plan, ServerState& state, std::string_view body) {
     ChoiceTranscript& choice = transcript.choices.front();
     for (const text::OutputPiece& piece : event.pieces) append_block(choice, piece);
     choice.end = event.end;
+    choice.prompt_logprobs.insert(choice.prompt_logprobs.end(), event.prompt_logprobs.begin(),
+                                  event.prompt_logprobs.end());
     StreamEvent news;
     news.pieces = event.pieces;
+    news.tokens = event.tokens;
+    news.logprobs = event.logprobs;
+    choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
+    choice.logprobs.insert(choice.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
     news.is_end = event.end.has_value();
     if (run.stream) run.format->event(transcript, news, out);
   }

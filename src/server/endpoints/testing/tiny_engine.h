@@ -20,7 +20,7 @@ struct TinyState {
 };
 
 json::Value parsed(std::string_view text);
-// The one request of a plan. A refused body is a test failure, and an empty request.
+// The one request of a plan. A refused body ends the test program.
 GenerateRequest request_of(PlanFn plan, ServerState& state, std::string_view body);
 // The error of a refused body; "accepted" as the message when it was not.
 ApiError refusal_of(PlanFn plan, ServerState& state, std::string_view body);
