@@ -81,8 +81,9 @@ void Server::on_shutdown_request(std::function<void()> callback) {
 
 void Server::shutdown(std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kFlush{2000};  // for the last bytes of ended streams
-  state_->http->stop_accepting();
+  // Who comes meanwhile hears `engine_closed`, from a server that still answers.
   if (Engine* engine = state_->engine) engine->shutdown(patience);
+  state_->http->stop_accepting();
   const auto end = std::chrono::steady_clock::now() + kFlush;
   while (state_->http->n_connections() > 0 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -69,8 +69,8 @@ class Server {
   // `POST /admin/shutdown` asks for it; called on a server thread.
   void on_shutdown_request(std::function<void()> callback);
 
-  // SCH-32: no new connections or requests, running ones finish within `patience`, the rest is
-  // cancelled; then everything is closed. Once.
+  // SCH-32: new requests get 503 `engine_closed`, running ones finish within `patience`, the rest
+  // is cancelled; then everything is closed. Once.
   void shutdown(std::chrono::milliseconds patience);
 
  private:

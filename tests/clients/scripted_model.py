@@ -54,7 +54,8 @@ TEMPLATE_HEAD = r"""
 {{- message.content }}
 {%- if message.tool_calls %}
 {%- for call in message.tool_calls %}
-{{- '\n<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ (call.function.arguments | tojson) ~ '}\n</tool_call>' }}
+{%- set arguments = call.function.arguments | tojson %}
+{{- '\n<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ arguments ~ '}\n</tool_call>' }}
 {%- endfor %}
 {%- endif %}
 {{- '<|im_end|>\n' }}

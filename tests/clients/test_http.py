@@ -36,7 +36,8 @@ def test_request_ids_are_echoed_or_made_srv6(scripted):
     made = {wire.CLIENT.get(scripted.url + "/health").headers["x-request-id"] for _ in range(3)}
 
     assert echoed.headers["x-request-id"] == "mine-42" and len(made) == 3
-    assert wire.post(scripted, CHAT, {**PLAIN, "stream": True}, **{"x-request-id": "s-1"}).headers["x-request-id"] == "s-1"
+    stream = wire.post(scripted, CHAT, {**PLAIN, "stream": True}, **{"x-request-id": "s-1"})
+    assert stream.headers["x-request-id"] == "s-1"
 
 
 def test_unknown_paths_and_methods(scripted):

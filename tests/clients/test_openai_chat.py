@@ -111,7 +111,8 @@ def test_logprobs_are_openais_block_and_their_bytes_are_the_text_samp31(demo):
 
 def test_each_chunks_logprobs_are_of_its_own_text(scripted):
     """Held back bytes (half a character, the start of a stop string) hold their entries back too."""
-    chunks = wire.chat_chunks(scripted, {"messages": wire.user("[unicode]"), "logprobs": True, "stop": ["日x", "end."]})
+    body = {"messages": wire.user("[unicode]"), "logprobs": True, "stop": ["日x", "end."]}
+    chunks = wire.chat_chunks(scripted, body)
 
     text, entries = b"", []
     for chunk in chunks:
@@ -124,6 +125,22 @@ def test_each_chunks_logprobs_are_of_its_own_text(scripted):
         assert so_far.startswith(text) and len(text) >= len(so_far) - last + (last > 0), chunk
     assert text == so_far and all(e["top_logprobs"] == [] for e in entries)
     assert wire.joined(chunks) == SCRIPTS["unicode"]
+
+
+@pytest.mark.parametrize("manner", ["plain", "held", "cut"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_streamed_logprobs_are_those_of_the_whole_answer_samp31(scripted, name, manner):
+    """Also of reasoning and of calls; of text that a stop string held back until the end; of text that one cut."""
+    text = SCRIPTS[name]
+    stop = {"plain": None, "held": text[-2:] + "?", "cut": text[-6:-3]}[manner]
+    body = {"messages": wire.user(f"[{name}]"), "logprobs": True, "tools": wire.OPENAI_TOOLS, "stop": stop}
+    whole = wire.ok(scripted, "/v1/chat/completions", body)["choices"][0]
+    chunks = wire.chat_chunks(scripted, body)
+
+    streamed = [e for c in chunks for e in (c["choices"][0].get("logprobs") or {}).get("content") or []]
+    assert streamed == whole["logprobs"]["content"]
+    if manner != "cut":
+        assert bytes(b for e in streamed for b in e["bytes"]).decode() == text
 
 
 def test_logprobs_do_not_depend_on_temperature_or_filters_samp30(demo):

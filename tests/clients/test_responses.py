@@ -88,7 +88,8 @@ def test_chaining_works_the_moment_the_stream_completes_c33(scripted):
                 ids.append(data["response"]["id"])
             if data["type"] == END:
                 # The stream is still open here.
-                chained = wire.ok(scripted, "/v1/responses", {"input": "[count] second", "previous_response_id": ids[0]})
+                chained = wire.ok(scripted, "/v1/responses", {"input": "[count] second",
+                                                              "previous_response_id": ids[0]})
     assert ids[0] == ids[1]
     history = len("[plain] first".encode()) + len(SCRIPTS["plain"].encode())
     assert chained["usage"]["input_tokens"] >= alone + history

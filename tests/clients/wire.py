@@ -1,4 +1,5 @@
 """HTTP as it is on the wire, where a client library would hide something."""
+import contextlib
 import json
 import socket
 import time
@@ -122,6 +123,18 @@ def exchange(server, data):
     lines = head.decode("latin-1").split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines[1:])
     return int(lines[0].split(" ")[1]), {name.lower(): value for name, value in headers.items()}, body
+
+
+@contextlib.contextmanager
+def endless(server, stream=False):
+    """A request to the scripted model that runs, or waits, until the block ends."""
+    connection = connect(server)
+    body = {"messages": user("[loop]"), "max_tokens": 60000, "stream": stream}
+    connection.sendall(request_bytes("/v1/chat/completions", body))
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def batch(server):

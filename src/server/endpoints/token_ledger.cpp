@@ -1,6 +1,5 @@
 #include "server/endpoints/token_ledger.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace kvasir::server {
@@ -15,7 +14,7 @@ void TokenLedger::settle(const GenerationEvent& event, StreamEvent& out) {
   }
   bool has_call = false;
   for (const text::OutputPiece& piece : event.pieces) {
-    credit_ += piece.text.size();
+    credit_ += static_cast<std::ptrdiff_t>(piece.text.size());
     has_call |= piece.kind == text::OutputKind::tool_call;
   }
   const bool is_over = event.end.has_value() && !is_stopped_;
@@ -24,8 +23,9 @@ void TokenLedger::settle(const GenerationEvent& event, StreamEvent& out) {
     credit_ = 0;
     return;
   }
-  while (has_stops_ && !held_.empty() && (credit_ > 0 || held_.front().n_bytes == 0)) {
-    credit_ -= std::min(credit_, held_.front().n_bytes);
+  if (event.pieces.empty()) return;
+  while (!held_.empty() && (credit_ > 0 || held_.front().n_bytes == 0)) {
+    credit_ -= static_cast<std::ptrdiff_t>(held_.front().n_bytes);
     release(out);
   }
 }

@@ -2,6 +2,7 @@
 // sent; what a stop string cut off is never reported. One choice's stream.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -32,7 +33,7 @@ class TokenLedger {
   bool has_stops_;
   std::function<std::size_t(TokenId)> bytes_of_;
   std::deque<Held> held_;
-  std::size_t credit_ = 0;  // bytes sent that no token has accounted for
+  std::ptrdiff_t credit_ = 0;  // bytes sent less the bytes of the tokens that were told with them
   bool has_logprobs_ = false;
   bool is_stopped_ = false;
 };

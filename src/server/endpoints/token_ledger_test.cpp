@@ -63,6 +63,20 @@ TEST(TokenLedger, ATokenCutInTheMiddleIsToldOnce) {
   EXPECT_EQ(stopped.tokens, std::vector<TokenId>{2});
 }
 
+// A token leaves with its first byte; its other bytes, sent later, pay for no other token.
+TEST(TokenLedger, ATokenSentInPartsIsPaidInFull) {
+  TokenLedger tokens = ledger(true);
+  StreamEvent first, second, third, last;
+  tokens.settle(token(1, "a"), first);
+  tokens.settle(token(2, ""), second);
+  tokens.settle(token(3, "bcdef"), third);
+  tokens.settle(token(4, "ghi"), last);
+  EXPECT_EQ(first.tokens, std::vector<TokenId>{1});
+  EXPECT_TRUE(second.tokens.empty());
+  EXPECT_EQ(third.tokens, std::vector<TokenId>{2});
+  EXPECT_EQ(last.tokens, std::vector<TokenId>{3});
+}
+
 TEST(TokenLedger, TheEndReleasesWhatStillWaits) {
   TokenLedger tokens = ledger(true);
   StreamEvent held, end;
