@@ -1,10 +1,11 @@
 # make run    set up, build, fetch the demo model, serve it: HTTP APIs and a web chat on port 8080
 # make chat   the same with a terminal chat
-# make test   everything that must pass: format, rooms, warnings as errors, tests, ASan + UBSan, TSan, API clients, browser
+# make test   everything that must pass: format, rooms, warnings as errors, tests, ASan + UBSan, API clients, browser
+# make test-tsan  the rooms with threads under ThreadSanitizer
 # make build  build/release/bin/kvasir          make model  fetch the demo model, print its path last
 # make bench  speed beside llama.cpp, and of HTTP beside the library   make fuzz   every target for FUZZ_SECONDS (default 60)
 # make crowd  200 clients for CROWD_SECONDS (default 180)              make hostile HOSTILE_REQUESTS broken requests
-.PHONY: run chat build model test test-clients test-web bench fuzz crowd hostile setup setup-test format check
+.PHONY: run chat build model test test-tsan test-clients test-web bench fuzz crowd hostile setup setup-test format check
 
 JOBS ?= $(shell nproc)
 # ccache then serves every checkout of the same sources.
@@ -52,6 +53,8 @@ test: check
 	@cmake --preset asan >/dev/null
 	@cmake --build --preset asan -j $(JOBS) --target $(ASAN_TESTS)
 	@ctest --preset asan -j $(JOBS) -LE slow -R '^($(subst $() ,|,$(ASAN_TESTS:_test=))):'
+
+test-tsan: setup-test
 	@cmake --preset tsan >/dev/null
 	@cmake --build --preset tsan -j $(JOBS) --target $(TSAN_TESTS)
 	@ctest --preset tsan -j $(JOBS) -LE slow -R '^($(subst $() ,|,$(TSAN_TESTS:_test=))):'
@@ -61,18 +64,19 @@ test-clients: model
 	@KVASIR_BIN=build/dev/bin/kvasir tests/clients/run.sh
 
 test-web: model
-	@KVASIR_BIN=build/dev/bin/kvasir tests/web/run.sh
+	@KVASIR_BIN=build/dev/bin/kvasir tests/with_server.sh tests/web/run.sh
 
 bench: build model
 	@python3 bench/peers.py
 	@python3 bench/http.py
 
 crowd: build model
-	@tests/load/run.sh crowd.py --streams 200 --seconds $(CROWD_SECONDS)
+	@SERVE_FLAGS="--batch 32 --queue 256" tests/with_server.sh tests/load/crowd.py --streams 200 --seconds $(CROWD_SECONDS)
 
 hostile: setup-test model
 	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS) --target kvasir
-	@KVASIR_BIN=build/asan/bin/kvasir tests/load/run.sh hostile.py --requests $(HOSTILE_REQUESTS)
+	@KVASIR_BIN=build/asan/bin/kvasir SERVE_FLAGS="--batch 32 --queue 256" \
+	  tests/with_server.sh tests/load/hostile.py --requests $(HOSTILE_REQUESTS)
 
 fuzz: setup-test
 	@tools/fuzz.sh $(FUZZ_SECONDS)
