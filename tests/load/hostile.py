@@ -178,7 +178,7 @@ def main():
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--requests", type=int, default=1_000_000, help="answered ones")
     parser.add_argument("--seconds", type=float, default=3600, help="stop after this long")
-    parser.add_argument("--jobs", type=int, default=4, help="attackers at once")
+    parser.add_argument("--jobs", type=int, default=16, help="attackers at once")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     assert urllib.parse.urlsplit(args.url).hostname in ("127.0.0.1", "localhost", "::1"), "loopback only"

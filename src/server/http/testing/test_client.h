@@ -68,8 +68,8 @@ std::unique_ptr<HttpServer> run_server(HttpOptions options, Handler handler);
 // Answers "METHOD path?query body".
 void echo(const std::shared_ptr<Exchange>& exchange);
 
-// True as soon as `fact` is; looks every 2 ms. The limit is that of an idle machine: a busy one, or a
-// sanitizer, gets five times as long.
+// True as soon as `fact` is; looks every 2 ms. The limit is that of an idle machine: a busy one, or
+// a sanitizer, gets five times as long.
 template <class Fact>
 bool within(std::chrono::milliseconds limit, Fact fact);
 
