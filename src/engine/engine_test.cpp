@@ -180,8 +180,8 @@ TEST(Engine, AWaiterLeavesWithQueueTimeoutAndRunningRowsStay_SCH_40) {
   EngineOptions options;
   options.max_rows = 1;
   options.queue_timeout = std::chrono::seconds(2);
+  Record running, waiting;  // outlive the engine, which ends the running one
   Rig rig(options);
-  Record running, waiting;
   ASSERT_TRUE(rig.engine->submit(greedy(long_prompt(12, 50), 50), rig.sink(running)));
   ASSERT_TRUE(rig.engine->submit(greedy({1, 2}, 5), rig.sink(waiting)));
   EXPECT_EQ(rig.engine->step().wake_at, std::chrono::seconds(2));

@@ -130,7 +130,7 @@ TEST_F(ServerTest, AReaderThatTakesNothingRestsAndEndsAlone_SCH_42_43) {
   // 900 tokens with 20 alternatives each are more than the buffers hold.
   idle.send(post(
       "/v1/completions",
-      R"({"prompt":"abc","max_tokens":900,"ignore_eos":true,"logprobs":20,"n":8,"stream":true})"));
+      R"({"prompt":"abc","max_tokens":900,"ignore_eos":true,"logprobs":20,"n":4,"stream":true})"));
   ASSERT_TRUE(within(2s, [&] { return rows() > 0; }));
   const TestReply other =
       ask(post("/v1/completions", R"({"prompt":"b","max_tokens":8,"temperature":0})"));

@@ -207,7 +207,7 @@ TEST_F(Protocol, CutsBodiesThatPauseOrDrip) {
 
 TEST_F(Protocol, ClosesIdleConnections) {
   HttpOptions options = testing::test_options();
-  options.timeouts.idle = 60ms;
+  options.timeouts.idle = 400ms;
   serve(options);
   TestClient c = client();
   EXPECT_EQ(c.ask(get("/")).status, 200);
