@@ -104,7 +104,7 @@ Task<bool> Connection::serve_one() {
 
 Task<bool> Connection::answer(HttpRequest request) {
   channel_ = std::make_shared<ReplyChannel>(core_, strand_, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->wake_.cancel();
+    if (const auto self = weak.lock()) self->on_channel_news();
   });
   watch_peer(true);
   call_handler(std::move(request));
@@ -114,6 +114,13 @@ Task<bool> Connection::answer(HttpRequest request) {
   std::exchange(channel_, nullptr)->close(is_peer_gone_);
   log_access();
   co_return keep && !is_stopped_ && !site_->is_draining;
+}
+
+void Connection::on_channel_news() {
+  wake_.cancel();
+  // A write that began before the end of the reply was known gets its limit now.
+  if (channel_ && channel_->is_complete())
+    set_deadline(std::chrono::steady_clock::now() + site_->options.timeouts.write);
 }
 
 void Connection::call_handler(HttpRequest request) {

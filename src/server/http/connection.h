@@ -62,6 +62,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Task<bool> send_piece(ReplyChannel::Piece piece);
   Task<bool> send_all(Pieces pieces, std::size_t n_payload);
   Task<void> await_wake();
+  void on_channel_news();
   void begin_reply(const HttpReply& reply, bool is_stream, std::size_t n_body);
   void log_access() const;
 

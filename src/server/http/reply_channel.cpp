@@ -76,6 +76,11 @@ void ReplyChannel::schedule(std::unique_lock<std::mutex> lock) {
   if (std::exchange(is_wake_posted_, true)) return;
   lock.unlock();
   core_->post(strand_, [self = shared_from_this()] {
+    {
+      // Also when the connection is busy sending: the end of a reply must wake it again.
+      const std::lock_guard again(self->mutex_);
+      self->is_wake_posted_ = false;
+    }
     if (self->wake_) self->wake_();
   });
 }

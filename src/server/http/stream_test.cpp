@@ -206,6 +206,23 @@ TEST_F(Stream, AReaderThatStopsAfterTheEndIsCutOff) {
   EXPECT_TRUE(within(3s, [&] { return server_->n_connections() == 0; }));
 }
 
+// The write is under way, and another piece waits, when the end comes.
+TEST_F(Stream, AStalledReaderIsCutOffAlsoWhenTheEndComesLate) {
+  HttpOptions options = testing::test_options();
+  options.timeouts.write = 100ms;
+  serve(options);
+  TestClient c(server_->port(), 4096);
+  c.send(get("/"));
+  const auto e = exchange();
+  e->write(std::string(std::size_t{16} << 20, 'x'));
+  std::this_thread::sleep_for(100ms);
+  e->write("more");
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(e->is_closed());
+  e->end();
+  EXPECT_TRUE(within(3s, [&] { return e->is_closed(); }));
+}
+
 TEST_F(Stream, PostsRunInOrderAndNeverInsideTheCaller) {
   serve();
   TestClient c(server_->port());
