@@ -75,7 +75,7 @@ crowd: build model
 
 hostile: setup-test model
 	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS) --target kvasir
-	@KVASIR_BIN=build/asan/bin/kvasir SERVE_FLAGS="--batch 32 --queue 256" \
+	@KVASIR_BIN=build/asan/bin/kvasir SERVE_FLAGS="--batch 32 --queue 256 --request-timeout 2" \
 	  tests/with_server.sh tests/load/hostile.py --requests $(HOSTILE_REQUESTS)
 
 fuzz: setup-test
