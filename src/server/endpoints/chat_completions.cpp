@@ -45,7 +45,7 @@ class ChatCompletionFormat final : public ApiFormat {
     if (includes_usage) {
       json::Object chunk = head(transcript, "chat.completion.chunk");
       chunk["choices"] = json::Array{};
-      append_totals(transcript, chunk);
+      append_totals(transcript, engine_, chunk);
       append_sse(out, chunk);
     }
     out += "data: [DONE]\n\n";
@@ -66,7 +66,7 @@ class ChatCompletionFormat final : public ApiFormat {
     }
     json::Object out = head(transcript, "chat.completion");
     out["choices"] = std::move(choices);
-    append_totals(transcript, out);
+    append_totals(transcript, engine_, out);
     return out;
   }
 
@@ -77,18 +77,7 @@ class ChatCompletionFormat final : public ApiFormat {
   }
 
   json::Object head(const Transcript& transcript, const char* object) const {
-    return {{"id", id_},
-            {"object", object},
-            {"created", transcript.created_s},
-            {"model", transcript.model},
-            {"system_fingerprint", engine_.summary().backend}};
-  }
-
-  void append_totals(const Transcript& transcript, json::Object& out) const {
-    const Usage usage = transcript.usage();
-    out["usage"] = usage_json(usage);
-    out["timings"] = timings_json(usage);
-    out["kvasir"] = kvasir_json(usage, engine_);
+    return answer_head(id_, object, transcript, engine_);
   }
 
   json::Object delta_of(const text::OutputPiece& piece) const {
@@ -128,7 +117,7 @@ class ChatCompletionFormat final : public ApiFormat {
                                                 {"logprobs", std::move(logprobs)},
                                                 {"finish_reason", reason}}};
     if (includes_usage) chunk["usage"] = nullptr;
-    if (with_totals) append_totals(transcript, chunk);
+    if (with_totals) append_totals(transcript, engine_, chunk);
     append_sse(out, chunk);
   }
 

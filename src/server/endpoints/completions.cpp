@@ -75,7 +75,7 @@ class CompletionFormat final : public ApiFormat {
     json::Object chunk = head(transcript);
     chunk["choices"] = json::Array{choice_json(transcript, event.choice, text, logprobs)};
     if (includes_usage) chunk["usage"] = nullptr;
-    if (is_last && !includes_usage) append_totals(transcript, chunk);
+    if (is_last && !includes_usage) append_totals(transcript, engine_, chunk);
     append_sse(out, chunk);
   }
 
@@ -83,7 +83,7 @@ class CompletionFormat final : public ApiFormat {
     if (includes_usage) {
       json::Object chunk = head(transcript);
       chunk["choices"] = json::Array{};
-      append_totals(transcript, chunk);
+      append_totals(transcript, engine_, chunk);
       append_sse(out, chunk);
     }
     out += "data: [DONE]\n\n";
@@ -114,24 +114,13 @@ class CompletionFormat final : public ApiFormat {
     }
     json::Object out = head(transcript);
     out["choices"] = std::move(choices);
-    append_totals(transcript, out);
+    append_totals(transcript, engine_, out);
     return out;
   }
 
  private:
   json::Object head(const Transcript& transcript) const {
-    return {{"id", id_},
-            {"object", "text_completion"},
-            {"created", transcript.created_s},
-            {"model", transcript.model},
-            {"system_fingerprint", engine_.summary().backend}};
-  }
-
-  void append_totals(const Transcript& transcript, json::Object& out) const {
-    const Usage usage = transcript.usage();
-    out["usage"] = usage_json(usage);
-    out["timings"] = timings_json(usage);
-    out["kvasir"] = kvasir_json(usage, engine_);
+    return answer_head(id_, "text_completion", transcript, engine_);
   }
 
   static json::Object choice_json(const Transcript& transcript,

@@ -62,6 +62,24 @@ json::Value kvasir_json(const Usage& usage, const Engine& engine) {
                       {"checkpoint", nullptr}};
 }
 
+json::Object answer_head(const std::string& id,
+                         const char* object,
+                         const Transcript& transcript,
+                         const Engine& engine) {
+  return {{"id", id},
+          {"object", object},
+          {"created", transcript.created_s},
+          {"model", transcript.model},
+          {"system_fingerprint", engine.summary().backend}};
+}
+
+void append_totals(const Transcript& transcript, const Engine& engine, json::Object& out) {
+  const Usage usage = transcript.usage();
+  out["usage"] = usage_json(usage);
+  out["timings"] = timings_json(usage);
+  out["kvasir"] = kvasir_json(usage, engine);
+}
+
 json::Value tool_call_json(const text::ToolCall& call, bool with_index) {
   json::Object out;
   if (with_index) out["index"] = call.index;

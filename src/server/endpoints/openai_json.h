@@ -13,6 +13,14 @@ namespace kvasir::server {
 
 std::string new_id(std::string_view prefix);  // prefix + 24 random base-62 characters
 
+// id, object, created, model, system_fingerprint: what answers and chunks begin with.
+json::Object answer_head(const std::string& id,
+                         const char* object,
+                         const Transcript& transcript,
+                         const Engine& engine);
+// usage, timings, kvasir: what the last of them ends with.
+void append_totals(const Transcript& transcript, const Engine& engine, json::Object& out);
+
 json::Value usage_json(const Usage& usage);
 json::Value timings_json(const Usage& usage);
 json::Value kvasir_json(const Usage& usage, const Engine& engine);
