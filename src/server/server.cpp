@@ -31,6 +31,8 @@ HttpOptions transport_options(const ServeOptions& options) {
   http.tls_cert = options.tls_cert.string();
   http.tls_key = options.tls_key.string();
   http.n_threads = options.n_http_threads;
+  // One serves thousands of streams; on few cores a second one only takes turns with computing.
+  if (http.n_threads == 0) http.n_threads = std::thread::hardware_concurrency() > 4 ? 2 : 1;
   http.max_body_bytes = options.max_body_bytes;
   http.allowed_origins = options.allowed_origins;
   http.api_keys = options.api_keys;

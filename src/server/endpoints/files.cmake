@@ -5,7 +5,7 @@ set(KVASIR_ENDPOINT_SRCS
   endpoints/introspection.cpp endpoints/metrics.cpp endpoints/models.cpp endpoints/openai_json.cpp
   endpoints/openai_request.cpp endpoints/response_store.cpp endpoints/signature.cpp
   endpoints/text.cpp endpoints/token_ledger.cpp endpoints/transcript.cpp endpoints/web_chat.cpp)
-set(KVASIR_ENDPOINT_TESTS endpoints/chat_completions_test.cpp endpoints/token_ledger_test.cpp)
+set(KVASIR_ENDPOINT_TESTS endpoints/chat_completions_test.cpp endpoints/generation_job_test.cpp endpoints/token_ledger_test.cpp)
 # Anthropic, Responses, Ollama
 list(APPEND KVASIR_ENDPOINT_SRCS
   endpoints/anthropic_format.cpp endpoints/anthropic_messages.cpp endpoints/anthropic_request.cpp

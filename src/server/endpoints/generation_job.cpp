@@ -48,18 +48,9 @@ class GenerationJob::Ear final : public GenerationListener {
     job_->exchange_->post([job = job_, fed, total] { job->on_progress(fed, total); });
   }
   void on_event(GenerationEvent event) noexcept override {
-    job_->n_waiting_bytes_ += size_of_event(event);
-    // std::function must be copyable.
-    auto shared = std::make_shared<GenerationEvent>(std::move(event));
-    job_->exchange_->post([job = job_, first = first_choice_, shared] {
-      const std::size_t n_bytes = size_of_event(*shared);
-      job->on_event(first, std::move(*shared));
-      job->n_waiting_bytes_ -= n_bytes;
-    });
+    job_->receive(first_choice_, std::move(event));
   }
-  bool is_paused() const noexcept override {
-    return job_->n_waiting_bytes_ + job_->exchange_->pending_bytes() > kMaxPendingBytes / 2;
-  }
+  bool is_paused() const noexcept override { return job_->rests(); }
 
  private:
   std::shared_ptr<GenerationJob> job_;  // shared with the strand's actions
@@ -126,8 +117,7 @@ void GenerationJob::on_started(std::vector<Generation> generations) {
   }
   is_started_ = true;
   if (exchange_->is_closed()) on_peer_gone();
-  for (auto& [first_choice, event] : std::exchange(early_, {}))
-    take(first_choice, std::move(event));
+  deliver();
   if (plan_.stream && !is_done_) watch();
 }
 
@@ -146,13 +136,45 @@ void GenerationJob::on_progress(std::uint64_t fed, std::uint64_t total) {
   if (plan_.stream && is_started_ && !is_done_) begin();
 }
 
-void GenerationJob::on_event(std::uint32_t first_choice, GenerationEvent event) {
-  if (is_done_) return;
-  if (!is_started_) {
-    early_.emplace_back(first_choice, std::move(event));
-    return;
+// On the engine's thread. One action delivers all that has come until it runs.
+void GenerationJob::receive(std::uint32_t first_choice, GenerationEvent event) {
+  {
+    const std::scoped_lock lock(inbox_mutex_);
+    n_waiting_bytes_ += size_of_event(event);
+    inbox_.emplace_back(first_choice, std::move(event));
+    if (std::exchange(is_delivery_posted_, true)) return;
   }
-  take(first_choice, std::move(event));
+  exchange_->post([job = shared_from_this()] { job->deliver(); });
+}
+
+// On the engine's thread: the row is not fed while this holds (SCH-43). The flag goes up before the
+// count is read, so that whoever lowers the count below the bound afterwards sees it and wakes.
+bool GenerationJob::rests() {
+  is_resting_ = true;
+  if (is_behind()) return true;
+  is_resting_ = false;
+  return false;
+}
+
+bool GenerationJob::is_behind() const {
+  return n_waiting_bytes_ + exchange_->pending_bytes() > kMaxPendingBytes / 2;
+}
+
+void GenerationJob::deliver() {
+  if (!is_started_) return;  // on_started comes back
+  std::vector<Arrival> arrivals;
+  std::size_t n_bytes = 0;
+  {
+    const std::scoped_lock lock(inbox_mutex_);
+    is_delivery_posted_ = false;
+    arrivals.swap(inbox_);
+    n_bytes = n_waiting_bytes_;
+  }
+  for (auto& [first_choice, event] : arrivals) take(first_choice, std::move(event));
+  send(std::exchange(out_, {}));
+  n_waiting_bytes_ -= n_bytes;
+  // The bytes may never pass the exchange's own bound, whose crossing wakes the engine.
+  if (is_resting_ && !is_behind()) state_.engine.load()->wake();
 }
 
 void GenerationJob::record(ChoiceTranscript& choice, GenerationEvent& event) {
@@ -185,9 +207,7 @@ void GenerationJob::take(std::uint32_t first_choice, GenerationEvent event) {
   }
   if (plan_.stream) {
     begin();
-    std::string out;
-    plan_.format->event(transcript_, news, out);
-    send(std::move(out));
+    plan_.format->event(transcript_, news, out_);
   }
   if (n_open_ == 0) finish();
 }
@@ -221,9 +241,8 @@ void GenerationJob::finish() {
   is_done_ = true;
   state_.metrics.count_request(endpoint_, 200);
   if (plan_.stream) {
-    std::string out;
-    plan_.format->finish(transcript_, out);
-    send(std::move(out));
+    plan_.format->finish(transcript_, out_);
+    send(std::exchange(out_, {}));
     exchange_->end();
     return;
   }
@@ -244,9 +263,8 @@ void GenerationJob::fail(const ApiError& error) {
     return;
   }
   log::warning("stream ended with an error: " + told.code + ": " + told.message);
-  std::string out;
-  plan_.format->error(told, out);
-  send(std::move(out));
+  plan_.format->error(told, out_);
+  send(std::exchange(out_, {}));
   exchange_->end();
 }
 

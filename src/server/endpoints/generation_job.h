@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,10 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   void on_started(std::vector<Generation> generations);
   void on_queued();
   void on_progress(std::uint64_t fed, std::uint64_t total);
-  void on_event(std::uint32_t first_choice, GenerationEvent event);
+  void receive(std::uint32_t first_choice, GenerationEvent event);
+  bool rests();
+  bool is_behind() const;
+  void deliver();
   void on_peer_gone();
   void take(std::uint32_t first_choice, GenerationEvent event);
   void record(ChoiceTranscript& choice, GenerationEvent& event);
@@ -69,13 +73,18 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   Transcript transcript_;
   std::vector<TokenLedger> ledgers_;  // [n_choices]
   std::vector<Generation> generations_;
-  std::vector<std::pair<std::uint32_t, GenerationEvent>> early_;  // before on_started
-  std::size_t n_open_ = 0;                                        // choices without an end
+  std::size_t n_open_ = 0;  // choices without an end
   bool is_started_ = false, is_begun_ = false, is_done_ = false, has_tokens_ = false;
+  std::string out_;                            // written by the format, not yet sent
   std::uint64_t n_written_ = 0, n_taken_ = 0;  // bytes of the stream
   std::chrono::steady_clock::time_point last_taken_{}, last_keep_alive_{};
 
-  std::atomic<std::size_t> n_waiting_bytes_{0};  // events posted, not handled
+  using Arrival = std::pair<std::uint32_t, GenerationEvent>;  // [first choice of its prompt]
+  std::mutex inbox_mutex_;
+  std::vector<Arrival> inbox_;  // from the engine's thread
+  bool is_delivery_posted_ = false;
+  std::atomic<std::size_t> n_waiting_bytes_{0};  // of events that no delivery has handled
+  std::atomic<bool> is_resting_{false};          // the engine found the reader behind
 };
 
 }  // namespace kvasir::server

@@ -1,5 +1,8 @@
 #include "server/http/server.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +27,21 @@
 namespace kvasir::server {
 
 using boost::system::error_code;
+
+namespace {
+
+constexpr int kMaxUnsentBytes = 128 << 10;
+
+// Tokens are small and must not wait for acknowledgements; what a reader does not take stays with
+// us, where it counts, and does not pile up in the kernel's send buffer (megabytes).
+void tune(Socket& socket) {
+  error_code ec;
+  socket.set_option(asio::ip::tcp::no_delay(true), ec);
+  const int n_unsent = kMaxUnsentBytes;
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &n_unsent, sizeof(n_unsent));
+}
+
+}  // namespace
 
 struct HttpServer::Impl {
   Impl(HttpOptions options, Handler handler)
@@ -101,8 +119,7 @@ void HttpServer::Impl::admit(const Listener& listener, Socket socket, const Stra
   const auto remote = socket.remote_endpoint(ec);
   if (ec) return;  // gone again
   const PeerInfo peer = peer_info(listener, remote);
-  // Tokens are small and must not wait for acknowledgements.
-  if (!listener.is_unix) socket.set_option(asio::ip::tcp::no_delay(true), ec);
+  if (!listener.is_unix) tune(socket);
   const bool is_tls = tls && !listener.is_unix;
   auto transport =
       is_tls ? make_tls_transport(std::move(socket), tls) : make_plain_transport(std::move(socket));
