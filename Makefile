@@ -68,7 +68,8 @@ test-web: model
 
 bench: build model
 	@python3 bench/peers.py
-	@python3 bench/http.py
+	@cmake --build --preset release -j $(JOBS) --target http_bench
+	@build/release/bin/http_bench "$$(tools/fetch_model.sh | tail -n 1)"
 
 crowd: build model
 	@SERVE_FLAGS="--batch 32 --queue 256" tests/with_server.sh tests/load/crowd.py --streams 200 --seconds $(CROWD_SECONDS)

@@ -34,7 +34,7 @@ struct ServeOptions {
   std::string admin_key;
   std::vector<std::string> allowed_origins;  // empty: loopback origins; "*": any
   std::uint64_t max_body_bytes = 32ull << 20;
-  int n_http_threads = 0;                    // 0: one, or two with more than four cores
+  int n_http_threads = 0;  // 0: one, or two with more than four cores
 
   // What is served.
   std::string model_id;                       // empty: the model's file or folder name
