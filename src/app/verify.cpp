@@ -116,6 +116,36 @@ void add_same_bits(CLI::App& verify_verb, Action& action) {
   });
 }
 
+struct KvQualityFlags {
+  OpenFlags open;
+  verify::KvQualityOptions options;
+};
+
+void add_kv_quality(CLI::App& verify_verb, Action& action) {
+  auto flags = std::make_shared<KvQualityFlags>();  // shared with the parsed command's action
+  flags->options.schemes = {"bf16",       "f16",   "8",          "4",
+                            "turbo:k8v8", "turbo", "turbo:k4v4", "turbo:k2v2"};
+  CLI::App* verb = verify_verb.add_subcommand(
+      "kv-quality", "KL divergence and top-token agreement of KV schemes with f32 KV");
+  add_open_flags(*verb, flags->open);
+  verb->add_option("--text", flags->options.texts, "Text files, fed one after another")
+      ->required()
+      ->check(CLI::ExistingFile);
+  verb->add_option("--schemes", flags->options.schemes, "bf16, f16, or as --kv-quant")
+      ->delimiter(',');
+  verb->add_option("-n,--tokens", flags->options.n_tokens, "Tokens at most")->capture_default_str();
+  verb->footer("Example:\n  kvasir verify kv-quality model.gguf --text README.md docs/numerics.md");
+  verb->callback([flags, &action] {
+    action = [flags] {
+      auto open = resolve(flags->open);
+      if (!open) return report(open.error());
+      flags->options.open = *open;
+      flags->options.open.progress = make_progress_bar();
+      return finish(verify::kv_quality(flags->options, print_line));
+    };
+  });
+}
+
 }  // namespace
 
 void add_verify(CLI::App& app, Action& action) {
@@ -129,6 +159,7 @@ void add_verify(CLI::App& app, Action& action) {
                  "Chat template renderings against reference renderings",
                  "JSON file (.json or .json.xz)", check_templates);
   add_same_bits(*verb, action);
+  add_kv_quality(*verb, action);
 }
 
 }  // namespace kvasir::app

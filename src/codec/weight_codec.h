@@ -18,13 +18,27 @@ enum class ScaleType : std::uint8_t {
   bf16
 };  // stored type of separate scale and bias planes
 
-// One row of a weight matrix. Block formats use `codes` alone; planar ones (MLX affine) have scales
+// What lies in the scales plane of a type: nothing (block formats), row by row floats of a
+// ScaleType or bytes of E8M0 or E4M3, or such floats column by column (columns4.h).
+enum class ScalePlane : std::uint8_t { none, floats, e8m0, e4m3, columns };
+
+// Facts of planes that lie column by column, where rows are no runs of bytes.
+struct ColumnLayout {
+  std::uint32_t n_out = 0;        // of the stored matrix
+  std::uint32_t group = 0;        // elements of a row that share a scale and a zero
+  std::uint32_t zero_offset = 0;  // added to every stored zero, modulo 16
+};
+
+// One row of a weight matrix. Block formats use `codes` alone; planar ones (MLX's, F8) have scales
 // and biases apart.
 struct RowPlanes {
   const std::byte* codes = nullptr;
   const std::byte* scales = nullptr;
   const std::byte* biases = nullptr;
-  ScaleType scale_type = ScaleType::f32;
+  ScaleType scale_type = ScaleType::f32;  // of scales and biases, where ScalePlane is floats
+  float factor = 1.0f;                    // of the whole matrix, on every E4M3 scale (nvfp4)
+  std::uint32_t row = 0;                  // in the stored matrix; columns only
+  const ColumnLayout* columns = nullptr;  // owned by who opened the file
 };
 
 // kName   the name people know ("q4_1", "affine4g64")
@@ -45,6 +59,17 @@ template <class C>
 concept DenseCodec =
     WeightCodec<C> && !C::kQuantized && requires(const std::byte* block, float* out) {
   { C::decode(block, out) }
+  noexcept;
+};
+
+// Small floats that scale planes go with (kScalePlane, kGroup), F8: backends see floats.
+// decode_row: the first n values of a row, n a multiple of kBlock.
+template <class C>
+concept RowCodec =
+    WeightCodec<C> && !C::kQuantized && requires(const RowPlanes& row, std::size_t n, float* out) {
+  { C::kGroup } -> std::convertible_to<std::size_t>;
+  { C::kScalePlane } -> std::convertible_to<ScalePlane>;
+  { C::decode_row(row, n, out) }
   noexcept;
 };
 

@@ -48,16 +48,19 @@ void decode_quantized(const RowPlanes& row, std::size_t n, float* out) noexcept 
 
 template <class C>
 constexpr Entry entry_of() {
-  Entry e{{C::kName, C::kBlock, C::kBlockBytes, C::kGgufType, C::kQuantized, 0, 0, false, false},
-          nullptr,
-          nullptr};
+  Entry e{{.name = C::kName, .block = C::kBlock, .block_bytes = C::kBlockBytes}, nullptr, nullptr};
+  e.info.gguf_type = C::kGgufType;
+  e.info.quantized = C::kQuantized;
+  if constexpr (requires { C::kGroup; }) e.info.group = C::kGroup;
+  if constexpr (requires { C::kScalePlane; }) e.info.scale_plane = C::kScalePlane;
   if constexpr (C::kQuantized) {
-    e.info.group = C::kGroup;
     e.info.bits = C::kBits;
     e.info.is_signed = C::kSigned;
     e.info.has_bias = C::kHasBias;
     e.decode = &decode_quantized<C>;
     e.unpack = &unpack_blocks<C>;
+  } else if constexpr (RowCodec<C>) {
+    e.decode = &C::decode_row;
   } else {
     e.decode = &decode_dense<C>;
   }

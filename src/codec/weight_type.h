@@ -23,10 +23,11 @@ struct WeightTypeInfo {
   std::size_t block_bytes = 4;  // of the codes plane
   int gguf_type = -1;
   bool quantized = false;
-  std::size_t group = 0;  // elements sharing a scale; 0 when dense
-  int bits = 0;           // of a code; 0 when dense
+  std::size_t group = 0;  // elements of a row that share a scale; 0: no scales
+  int bits = 0;           // of a code; 0 when not quantized
   bool is_signed = false;
   bool has_bias = false;
+  ScalePlane scale_plane = ScalePlane::none;
 };
 
 const WeightTypeInfo& info(WeightType type) noexcept;

@@ -323,7 +323,11 @@ void Engine::make_plan() {
     row.prefill_chunk = row.wants_prompt_logits
                             ? std::min(request->options.prefill_chunk, kPromptLogprobChunk)
                             : request->options.prefill_chunk;
+    row.transition = parts_.store->transition();
     row.n_drafts = static_cast<std::uint32_t>(request->drafts.size());
+    if (row.position < row.transition)  // no window crosses it (KV-23)
+      row.n_drafts = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(row.n_drafts, row.transition - 1 - row.position));
     row.snapshot_at = request->options.snapshot_at;
     plan_rows_.push_back(row);
   }

@@ -161,6 +161,7 @@ class Engine {
 
   // detail/transact.cpp: the step
   Status transact(StepReport& report);
+  Status convert_due(StepReport& report);
   Result<kv::KvStep> reserve(StepReport& report);
   bool relieve(StepReport& report);
   void open_work();
@@ -177,6 +178,7 @@ class Engine {
   void report_prompt(const Request& leader, std::uint64_t n_fed) const noexcept;
   void fork_choices(Request& leader);
   void publish(const Request& request, std::uint64_t n_tokens);
+  void publish_at_transition(const Request& request);
   void settle(StepReport& report);
   void finish(Request& request);
   void hand_over(Request& leader);

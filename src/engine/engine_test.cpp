@@ -353,7 +353,8 @@ TEST(Engine, RefusesLimitsThatCannotWork) {
   FakeExecutor executor;
   const auto make = [&](EngineOptions options) {
     auto store = *kv::KvStore::make(
-        device, executor.list, {.type = DType::f32, .block_tokens = 8, .budget_bytes = 1 << 20});
+        device, executor.list,
+        {.scheme = {.type = DType::f32}, .block_tokens = 8, .budget_bytes = 1 << 20});
     const auto engine = Engine::make({executor, clock, std::move(store), nullptr}, options);
     return engine ? std::string() : engine.error().what;
   };

@@ -69,7 +69,8 @@ struct Expectation {
 
 class Property {
  public:
-  Property(std::uint32_t seed, std::size_t n_blocks) : random_(seed), rig_(options(), n_blocks) {}
+  Property(std::uint32_t seed, std::size_t n_blocks, const kv::KvScheme& scheme = {})
+      : random_(seed), rig_(options(), n_blocks, true, 8, nullptr, scheme) {}
 
   void run(int n_events) {
     for (int i = 0; i < n_events && !testing::Test::HasFatalFailure(); ++i) {
@@ -250,7 +251,8 @@ class Property {
     ASSERT_TRUE(live_.empty()) << "starved";
     ASSERT_FALSE(rig_.engine->has_requests());
     rig_.engine->cache()->clear();
-    ASSERT_EQ(rig_.engine->store().used_blocks(0), 0u) << "blocks leaked";
+    for (std::uint32_t pool = 0; pool < rig_.engine->store().n_pools(); ++pool)
+      ASSERT_EQ(rig_.engine->store().used_blocks(pool), 0u) << "blocks leaked";
   }
 
   std::mt19937 random_;
@@ -275,6 +277,27 @@ TEST(EngineProperty, RandomEventsKeepEveryPromise) {
     EXPECT_GT(property.n_completed, 1000u);
     EXPECT_GT(property.n_cached, 1000u);
     EXPECT_GT(property.n_drafts_accepted, 100u);
+  }
+  log::set_level(log::Level::info);
+}
+
+// Rows that cross the transition at every phase, and cached states of both forms (KV-20…25,
+// CACHE-8).
+TEST(EngineProperty, RandomEventsWithRowsThatBecomeEncoded) {
+  log::set_level(log::Level::error);
+  const kv::KvScheme scheme{.kind = kv::KvSchemeKind::affine_uniform,
+                            .bits = 8,
+                            .group = 32,
+                            .start = 0,
+                            .first_span = 24};
+  for (const std::uint32_t seed : {5u, 6u}) {
+    std::cout << "seed " << seed << "\n";
+    Property property(seed, seed % 2 ? 200 : 800, scheme);
+    property.run(15'000);
+    if (HasFatalFailure()) break;
+    EXPECT_GT(property.n_completed, 500u);
+    EXPECT_GT(property.n_cached, 500u);
+    EXPECT_GT(property.n_drafts_accepted, 50u);
   }
   log::set_level(log::Level::info);
 }

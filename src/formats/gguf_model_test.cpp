@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "formats/detail/ggml_types.h"
 #include "formats/detail/gguf_arch.h"
 #include "formats/detail/gguf_builder.h"
 #include "formats/detail/test_files.h"
+#include "formats/detail/test_vectors.h"
 #include "formats/gguf_vocab.h"
 #include "formats/model_files.h"
 
@@ -114,13 +116,37 @@ TEST(GgufModel, NamesAreThoseOfTheArchitecture_MOD52) {
             "model.layers.1.block_sparse_moe.gate.weight");
   EXPECT_EQ(name_in("llama", "blk.1.ffn_up.3.weight", 8),
             "model.layers.1.block_sparse_moe.experts.3.w3.weight");
+  EXPECT_EQ(name_in("gpt-oss", "blk.1.attn_sinks.weight", 8), "model.layers.1.self_attn.sinks");
+  EXPECT_EQ(name_in("gpt-oss", "blk.1.ffn_gate_inp.bias", 8), "model.layers.1.mlp.router.bias");
+  EXPECT_EQ(name_in("gpt-oss", "blk.1.ffn_down_exps.bias", 8),
+            "model.layers.1.mlp.switch_mlp.down_proj.bias");
+  EXPECT_EQ(name_in("gemma", "blk.1.ffn_norm.weight"),
+            "model.layers.1.post_attention_layernorm.weight");
   EXPECT_EQ(name_in("llama", "strange.weight"), "strange.weight");
+}
+
+TEST(GgufModel, TellsWhatGptOssFilesLeaveUnsaid_MOD34_MOD52) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "gpt-oss");
+  file.number<std::uint32_t>("gpt-oss.expert_count", GgufKind::u32, 4)
+      .number<std::uint32_t>("gpt-oss.expert_feed_forward_length", GgufKind::u32, 12)
+      .text("gpt-oss.rope.scaling.type", "yarn");
+  const auto files = open_built(folder, file);
+  ASSERT_TRUE(files) << files.error().what;
+
+  const json::Value& config = files->config();
+  EXPECT_EQ(config.string_or("model_type", ""), "gpt_oss");
+  EXPECT_EQ(config.int_or("intermediate_size", 0), 12);
+  EXPECT_EQ(config.int_or("sliding_window", 0), 128);
+  EXPECT_FALSE(config.find("rope_parameters")->bool_or("truncate", true));
+  EXPECT_EQ(json::write((*config.find("layer_types")->as_array())[0]), "\"sliding_attention\"");
 }
 
 TEST(GgufModel, RefusesTypesWithoutCodecByName_MOD52) {
   const TestFolder folder;
   GgufBuilder file;
-  add_model(file, "llama").tensor("output.weight", 23, {256, 1}, std::string(136, 'x'));
+  add_model(file, "llama").tensor("output.weight", 40, {256, 1}, std::string(144, 'x'));
 
   const auto files = open_built(folder, file);
 
@@ -130,7 +156,29 @@ TEST(GgufModel, RefusesTypesWithoutCodecByName_MOD52) {
   EXPECT_EQ(head.error().code, Errc::unsupported);
   EXPECT_THAT(
       head.error().what,
-      HasSubstr("tensor 'lm_head.weight' has type iq4_xs, not supported yet; supported: f32, f16"));
+      HasSubstr("tensor 'lm_head.weight' has type nvfp4, not supported yet; supported: f32, f16"));
+}
+
+// Every type that llama.cpp's files have is listed here by its number; the blocks are the vectors
+// of tests/data/codecs.
+TEST(GgufModel, ReadsEveryTypeOfTheFormat_MOD52) {
+  constexpr std::array<std::uint32_t, 23> kNumbers{2,  3,  6,  7,  8,  10, 11, 12, 13, 14, 15, 16,
+                                                   17, 18, 19, 20, 21, 22, 23, 29, 34, 35, 39};
+  for (const std::uint32_t number : kNumbers) {
+    const std::string type(find_ggml_type(number)->name);
+    const TestVectors v(type);
+    const TestFolder folder;
+    GgufBuilder file;
+    add_model(file, "llama").tensor("output.weight", number, {v.n_in, v.n_out}, v.codes);
+
+    const auto files = open_built(folder, file);
+
+    ASSERT_TRUE(files) << files.error().what;
+    EXPECT_EQ(files->find("lm_head.weight")->type, type);
+    const auto head = files->matrix("lm_head.weight", v.n_out, v.n_in);
+    ASSERT_TRUE(head) << head.error().what;
+    EXPECT_TRUE(decodes_as(*head, v)) << type;
+  }
 }
 
 TEST(GgufModel, GivesItsVocabulary) {
@@ -177,20 +225,67 @@ TEST(GgufModel, RefusesVocabulariesThatContradictThemselves) {
               HasSubstr("eos_token_id' is not a token"));
 }
 
-TEST(GgufModel, ReadsSplitFilesFromTheirFirst_MOD52) {
+// Part `no` of n, which have n_tensors in all; the first has the model's metadata and one tensor.
+GgufBuilder split_part(std::uint16_t no, std::uint16_t n, std::int32_t n_tensors) {
+  GgufBuilder out;
+  if (no == 0) add_model(out, "llama");
+  out.number<std::uint16_t>("split.no", GgufKind::u16, no);
+  out.number<std::uint16_t>("split.count", GgufKind::u16, n);
+  out.number<std::int32_t>("split.tensors.count", GgufKind::i32, n_tensors);
+  return out;
+}
+
+TEST(GgufModel, ReadsSplitFilesFromAnyPart_MOD52) {
   const TestFolder folder;
-  GgufBuilder first, second;
-  add_model(first, "llama").number<std::uint16_t>("split.count", GgufKind::u16, 2);
-  second.tensor("output_norm.weight", 0, {2}, bytes_of_values<float>({3, 4}));
-  const auto path = folder.write("m-00001-of-00002.gguf", first.bytes());
-  folder.write("m-00002-of-00002.gguf", second.bytes());
+  GgufBuilder second = split_part(1, 3, 3), third = split_part(2, 3, 3);
+  const auto add = [](GgufBuilder& to, std::string_view name, float value) {
+    to.tensor(name, 0, {2}, bytes_of_values<float>({value, 4}));
+  };
+  add(second, "output_norm.weight", 3);
+  add(third, "blk.0.attn_norm.weight", 5);
+  folder.write("m-00001-of-00003.gguf", split_part(0, 3, 3).bytes());
+  folder.write("m-00002-of-00003.gguf", second.bytes());
+  folder.write("m-00003-of-00003.gguf", third.bytes());
 
-  const auto files = ModelFiles::open(path);
+  for (const char* const part : {"1", "2", "3"}) {
+    const auto files =
+        ModelFiles::open(folder.path() / (std::string("m-0000") + part + "-of-00003.gguf"));
 
-  ASSERT_TRUE(files) << files.error().what;
-  EXPECT_THAT(*files->vector("model.norm.weight", 2), ElementsAre(3.0f, 4.0f));
-  EXPECT_THAT(ModelFiles::open(folder.write("other.gguf", first.bytes())).error().what,
-              HasSubstr("part of a split model"));
+    ASSERT_TRUE(files) << files.error().what;
+    EXPECT_EQ(files->path().filename(), "m-00001-of-00003.gguf");
+    EXPECT_EQ(files->config().string_or("model_type", ""), "llama");
+    EXPECT_THAT(*files->vector("model.norm.weight", 2), ElementsAre(3.0f, 4.0f));
+    EXPECT_THAT(*files->vector("model.layers.0.input_layernorm.weight", 2),
+                ElementsAre(5.0f, 4.0f));
+  }
+}
+
+TEST(GgufModel, RefusesSplitFilesThatAreNotWhole_MOD52) {
+  const TestFolder folder;
+  const auto open_error = [&](const std::string& name) {
+    const auto files = ModelFiles::open(folder.path() / name);
+    return files ? std::string("accepted") : files.error().what;
+  };
+  const std::string first = split_part(0, 2, 99).bytes(), second = split_part(1, 2, 99).bytes();
+  folder.write("m-00001-of-00002.gguf", first);
+  folder.write("m-00002-of-00002.gguf", second);
+  folder.write("gap-00001-of-00002.gguf", first);
+  folder.write("twice-00001-of-00002.gguf", first);
+  folder.write("twice-00002-of-00002.gguf", first);
+  folder.write("torn-00001-of-00002.gguf", first);
+  folder.write("torn-00002-of-00002.gguf", second.substr(0, 30));
+  folder.write("other.gguf", first);
+  folder.write("n-00001-of-00005.gguf", first);
+
+  EXPECT_THAT(open_error("m-00001-of-00002.gguf"), HasSubstr("'split.tensors.count' says 99"));
+  EXPECT_THAT(open_error("gap-00001-of-00002.gguf"),
+              HasSubstr("gap-00002-of-00002.gguf: No such file or directory (part 2 of 2)"));
+  EXPECT_THAT(open_error("twice-00001-of-00002.gguf"),
+              HasSubstr("'split.no' and 'split.count' are not those of its name (part 2 of 2)"));
+  EXPECT_THAT(open_error("torn-00001-of-00002.gguf"), HasSubstr("torn-00002-of-00002.gguf: "));
+  EXPECT_THAT(open_error("other.gguf"),
+              HasSubstr("part of a split model, but not named like one: NAME-00001-of-00002.gguf"));
+  EXPECT_THAT(open_error("n-00001-of-00005.gguf"), HasSubstr("not named like one"));
 }
 
 // The real file (KVASIR_SMOLLM2: path of SmolLM2-135M-Instruct.Q4_1.gguf, in the PyPI package

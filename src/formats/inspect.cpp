@@ -24,10 +24,10 @@ std::uint64_t elements_of(const TensorInfo& tensor) {
   return n;
 }
 
-// Types without codec are quantized ones as a rule; the rest is by the codec.
+// By the codec, less than 16 bits an element; types without one are quantized as a rule.
 bool is_quantized(std::string_view type) {
-  const auto known = codec::find_weight_type(type);
-  if (known) return codec::info(*known).quantized;
+  if (const auto known = codec::find_weight_type(type))
+    return codec::info(*known).block_bytes < 2 * codec::info(*known).block;
   return type.starts_with("q") || type.starts_with("iq") || type.starts_with("tq") ||
          type.starts_with("affine") || type.find("fp4") != std::string_view::npos;
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "formats/detail/hub_folds.h"
 #include "formats/detail/hub_names.h"
 #include "formats/detail/opened_model.h"
 
@@ -48,24 +49,20 @@ struct ModelFiles::Impl {
                    std::string(what));
   }
 
+  Error refused(const StoredTensor& tensor, std::string_view why) const {
+    return {Errc::unsupported, error(tensor.info.name, why).what};
+  }
+
   // The tensor, marked as used and readable as a weight.
   Result<const StoredTensor*> use(std::string_view name) const {
     const auto it = by_name.find(name);
     if (it == by_name.end()) return error(name, "is missing");
     used[it->second].store(true, std::memory_order_relaxed);
     const StoredTensor& tensor = model.tensors[it->second];
-    if (!tensor.type) return Error{Errc::unsupported, error(tensor.info.name, tensor.refusal).what};
+    if (!tensor.type) return refused(tensor, tensor.refusal);
+    if (!has_plain_order(tensor))
+      return refused(tensor, "is in GPTQ's activation order (g_idx), which has no affine form");
     return &tensor;
-  }
-
-  codec::WeightMatrix view(const StoredTensor& tensor,
-                           std::size_t first_row,
-                           std::uint32_t n_out,
-                           std::uint32_t n_in) const {
-    codec::WeightMatrix out{*tensor.type,        n_out, n_in, tensor.planes, tensor.codes_stride,
-                            tensor.scales_stride};
-    out.planes = out.row(first_row);
-    return out;
   }
 
   Result<const StoredTensor*> use_shaped(std::string_view name,
@@ -112,13 +109,13 @@ Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name,
                                                std::uint32_t n_out,
                                                std::uint32_t n_in) const {
   KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(name, {n_out, n_in}));
-  return impl_->view(*tensor, 0, n_out, n_in);
+  return view_of(*tensor, 0, n_out, n_in);
 }
 
 Result<std::vector<float>> ModelFiles::vector(std::string_view name, std::size_t n) const {
   KVASIR_TRY(const StoredTensor* tensor, impl_->use(name));
   const codec::WeightTypeInfo& facts = codec::info(*tensor->type);
-  if (facts.quantized)
+  if (facts.quantized || tensor->planes.scales)
     return impl_->error(name, "is " + tensor->info.type + ", expected a dense one");
   if (tensor->info.size_bytes % facts.block_bytes != 0 ||
       tensor->info.size_bytes / facts.block_bytes != n) {
@@ -136,12 +133,12 @@ Result<ExpertMatrices> ModelFiles::stack(std::string_view name,
                                          std::uint32_t n_in) const {
   ExpertMatrices out;
   const std::size_t star = name.find("experts.*.");
-  const std::string stacked =
-      star == std::string_view::npos ? std::string(name) : stacked_name(name);
+  std::string stacked = star == std::string_view::npos ? std::string(name) : stacked_name(name);
+  if (!has(stacked) && has(stacked + "_blocks")) stacked += "_blocks";
   if (star == std::string_view::npos || has(stacked)) {
     KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(stacked, {n_experts, n_out, n_in}));
     for (std::size_t e = 0; e < n_experts; ++e)
-      out.push_back(impl_->view(*tensor, e * n_out, n_out, n_in));
+      out.push_back(view_of(*tensor, e * n_out, n_out, n_in));
     return out;
   }
   for (std::uint32_t e = 0; e < n_experts; ++e) {
@@ -162,12 +159,21 @@ std::vector<std::string> ModelFiles::unused() const {
   return out;
 }
 
-void ModelFiles::release_pages(const codec::WeightMatrix& matrix) const noexcept {
-  release_whole_pages(matrix.planes.codes, matrix.n_out * matrix.codes_stride);
-  if (matrix.planes.scales)
-    release_whole_pages(matrix.planes.scales, matrix.n_out * matrix.scales_stride);
-  if (matrix.planes.biases)
-    release_whole_pages(matrix.planes.biases, matrix.n_out * matrix.scales_stride);
+void ModelFiles::release_pages(const codec::WeightMatrix& m) const noexcept {
+  if (m.n_out == 0) return;
+  if (const codec::ColumnLayout* columns = m.planes.columns) {
+    // Rows share every page: only a whole matrix has pages of its own.
+    if (m.n_out == columns->n_out)
+      release_whole_pages(m.planes.codes, std::size_t{m.n_out} * m.n_in / 2);
+    return;
+  }
+  const std::size_t last_row = m.n_out - 1;
+  release_whole_pages(m.planes.codes, last_row * m.codes_stride + m.row_bytes());
+  // The last row of scales may be another matrix's too; its pages come back when they are read.
+  const std::size_t scales_bytes =
+      (m.scale_phase + last_row) / m.rows_per_scale * m.scales_stride + m.scale_row_bytes();
+  if (m.planes.scales) release_whole_pages(m.planes.scales, scales_bytes);
+  if (m.planes.biases) release_whole_pages(m.planes.biases, scales_bytes);
 }
 
 }  // namespace kvasir::formats

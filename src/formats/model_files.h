@@ -1,7 +1,7 @@
 // ModelFiles: an opened model on disk: its configuration and its weights by canonical (Hugging
 // Face) name, memory-mapped and validated before use. One view over hub folders (safetensors,
-// MLX-quantized) and GGUF, so that a model family is written once. Opening takes a time independent
-// of size. Immutable after open, except for the book-keeping of use.
+// MLX-quantized, fp8, mxfp4, GPTQ, AWQ) and GGUF, so that a model family is written once. Opening
+// takes a time independent of size. Immutable after open, except for the book-keeping of use.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ using ExpertMatrices = std::vector<codec::WeightMatrix>;
 
 class ModelFiles {
  public:
-  // path: a hub folder (config.json + *.safetensors) or one .gguf file. Errors name the file and
+  // path: a hub folder (config.json + *.safetensors) or one .gguf file, of a split one any part
+  // (path() is then the first). Errors name the file and
   // what was wrong (MOD-5, 50-52).
   static Result<ModelFiles> open(const std::filesystem::path& path);
   ModelFiles(ModelFiles&&) noexcept;
@@ -77,6 +78,9 @@ class ModelFiles {
   // "….block_sparse_moe.experts.*.w1.weight"). A pattern finds tensors stored apart, or else the
   // stack of MLX and GGUF files, whose canonical name has "switch_mlp" in place of "experts.*" and
   // gate_proj, down_proj, up_proj for w1, w2, w3.
+  // gpt-oss's own files: NAME finds the stack of type mxfp4g32 that is called NAME_blocks there
+  // (NAME_scales is folded in), say "model.layers.0.mlp.experts.gate_up_proj". Gate and up rows of
+  // an expert alternate: m.every(2, 0) and m.every(2, 1).
   Result<ExpertMatrices> stack(std::string_view name,
                                std::uint32_t n_experts,
                                std::uint32_t n_out,

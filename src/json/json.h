@@ -51,7 +51,7 @@ class Value {
   Value(int i) : v_(std::int64_t{i}) {}
   Value(unsigned i) : v_(std::int64_t{i}) {}
   Value(std::int64_t i) : v_(i) {}
-  Value(std::uint64_t i);  // above INT64_MAX: a double
+  Value(std::uint64_t i);  // an int up to INT64_MAX, above it a uint
   Value(double d) : v_(d) {}
   Value(const char* s) : v_(std::string(s)) {}
   Value(std::string s) : v_(std::move(s)) {}
@@ -63,7 +63,8 @@ class Value {
   bool is_bool() const noexcept { return v_.index() == 1; }
   bool is_int() const noexcept { return v_.index() == 2; }
   bool is_double() const noexcept { return v_.index() == 3; }
-  bool is_number() const noexcept { return is_int() || is_double(); }
+  bool is_uint() const noexcept { return v_.index() == 7; }  // above INT64_MAX only
+  bool is_number() const noexcept { return is_int() || is_double() || is_uint(); }
   bool is_string() const noexcept { return v_.index() == 4; }
   bool is_array() const noexcept { return v_.index() == 5; }
   bool is_object() const noexcept { return v_.index() == 6; }
@@ -71,7 +72,8 @@ class Value {
   // Pointers: null when the value has another type.
   const bool* as_bool() const noexcept { return std::get_if<bool>(&v_); }
   const std::int64_t* as_int() const noexcept { return std::get_if<std::int64_t>(&v_); }
-  std::optional<double> as_number() const noexcept;  // int or double
+  const std::uint64_t* as_uint() const noexcept { return std::get_if<std::uint64_t>(&v_); }
+  std::optional<double> as_number() const noexcept;  // int, uint or double
   const std::string* as_string() const noexcept { return std::get_if<std::string>(&v_); }
   const Array* as_array() const noexcept { return std::get_if<Array>(&v_); }
   Array* as_array() noexcept { return std::get_if<Array>(&v_); }
@@ -87,7 +89,9 @@ class Value {
   std::string string_or(std::string_view key, std::string_view other) const;
 
  private:
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> v_;
+  std::
+      variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object, std::uint64_t>
+          v_;
 };
 
 // Here, where a Member is a complete type (clang asks for it).

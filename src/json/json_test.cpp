@@ -30,6 +30,15 @@ TEST(Json, ReadsIntegralDoublesAsIntegers) {
   EXPECT_EQ(parse(R"({"rope_theta":1e6})")->int_or("rope_theta", 0), 1000000);
 }
 
+TEST(Json, KeepsEveryUnsigned64BitInteger_SAMP_22) {
+  const std::string text = R"([9223372036854775808,18446744073709551615,9007199254740993])";
+  const auto v = parse(text);
+  ASSERT_TRUE(v) << v.error().what;
+  EXPECT_EQ(*(*v->as_array())[1].as_uint(), 0xFFFFFFFFFFFFFFFFull);
+  EXPECT_TRUE((*v->as_array())[1].is_number());
+  EXPECT_EQ(write(*v), text);
+}
+
 TEST(Json, ReadsIntegersBeyond64BitsAsDoubles) {
   const auto v = parse(
       R"({"a":1000000000000000019884624838656,"s":"\"99999999999999999999","b":9223372036854775807,)"

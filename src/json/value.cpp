@@ -34,12 +34,13 @@ Value::Value(std::uint64_t i) {
   if (i <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
     v_ = static_cast<std::int64_t>(i);
   } else {
-    v_ = static_cast<double>(i);
+    v_ = i;
   }
 }
 
 std::optional<double> Value::as_number() const noexcept {
   if (const auto* i = as_int()) return static_cast<double>(*i);
+  if (const auto* u = as_uint()) return static_cast<double>(*u);
   if (const auto* d = std::get_if<double>(&v_)) return *d;
   return std::nullopt;
 }

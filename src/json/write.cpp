@@ -50,6 +50,8 @@ struct Writer {
       out += *b ? "true" : "false";
     } else if (const auto* i = v.as_int()) {
       out += std::to_string(*i);
+    } else if (const auto* u = v.as_uint()) {
+      out += std::to_string(*u);
     } else if (v.is_double()) {
       append_double(out, *v.as_number());
     } else if (const auto* s = v.as_string()) {

@@ -11,13 +11,12 @@
 
 namespace kvasir::kv {
 
-enum class KvPlane : std::uint8_t { k, v };
-
 struct KvLayerPlanes {
-  std::string signature;             // KV-36
+  std::string signature;             // KV-36; says the form, which is one for the whole state
   std::uint32_t first_position = 0;  // the planes hold positions [first_position, length)
-  Buffer k;                          // [length − first_position, n_kv_heads, head_dim]
-  Buffer v;                          // same
+  // Exact: k, v. Encoded: the parts of k, then those of v, in the order of KV-17. Each is
+  // [length − first_position, n_kv_heads, bytes of a row].
+  std::vector<Buffer> planes;
 };
 
 struct KvPlanes {

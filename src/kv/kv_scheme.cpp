@@ -1,81 +1,209 @@
 #include "kv/kv_scheme.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <limits>
-#include <optional>
 
 namespace kvasir::kv {
 namespace {
 
-// A whole decimal number without sign or leading zero.
-std::optional<std::uint64_t> number(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  if (text.size() > 1 && text.front() == '0') return std::nullopt;
-  return value;
+constexpr std::uint64_t kUniformStart = 5000;                      // KV-5
+constexpr std::uint64_t kMaxStart = (std::uint64_t{1} << 53) - 1;  // KV-3
+
+codec::ScaleType scale_type_of(DType type) noexcept {
+  if (type == DType::f32) return codec::ScaleType::f32;
+  return type == DType::f16 ? codec::ScaleType::f16 : codec::ScaleType::bf16;
 }
 
-bool eat(std::string_view& text, std::string_view prefix) {
-  if (!text.starts_with(prefix)) return false;
-  text.remove_prefix(prefix.size());
-  return true;
+std::uint64_t start_of(const KvScheme& scheme) noexcept {
+  return scheme.start.value_or(scheme.kind == KvSchemeKind::affine_uniform ? kUniformStart : 0);
 }
 
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+KvLayerForm affine_form(const KvScheme& scheme, std::uint8_t bits, std::uint16_t group) {
+  const codec::KvCodec codec{codec::KvCodecKind::affine, bits, group, scale_type_of(scheme.type)};
+  return {codec, codec};
 }
 
-std::string_view next_word(std::string_view& text) {
-  const std::size_t end = std::min(text.find(':'), text.size());
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return word;
+KvLayerForm turbo_form(const KvScheme& scheme) {
+  return {{codec::KvCodecKind::turbo_keys, scheme.k_bits, 32, codec::ScaleType::f16},
+          {codec::KvCodecKind::turbo_values, scheme.v_bits, 32, codec::ScaleType::f16}};
 }
 
-// bf16 | f16 | f32 | affine:{bits}:{group} | turbo:{b}; empty when it is none of them.
-std::string next_codec(std::string_view& text) {
-  const std::string_view kind = next_word(text);
-  if (is_one_of(kind, {"bf16", "f16", "f32"})) return std::string(kind);
-  if (kind == "affine") {
-    const std::string_view bits = next_word(text), group = next_word(text);
-    if (is_one_of(bits, {"4", "8"}) && is_one_of(group, {"32", "64", "128"}))
-      return "affine:" + std::string(bits) + ":" + std::string(group);
+Error cannot_store(std::size_t layer, const KvLayerSpec& spec, const KvLayerForm& form) {
+  return invalid("kv-quant: layer " + std::to_string(layer) + " has head_dim " +
+                 std::to_string(spec.head_dim) + ", which " + codec::signature_part(form.k) +
+                 " cannot store");
+}
+
+// The form that the scheme gives a layer, before it is checked.
+KvLayerForm wanted_form(const KvScheme& scheme, const KvLayerSpec& spec, std::uint32_t layer) {
+  switch (scheme.kind) {
+    case KvSchemeKind::exact:
+      break;
+    case KvSchemeKind::affine_uniform:
+      return affine_form(scheme, scheme.bits, scheme.group);
+    case KvSchemeKind::turbo:
+      if (spec.window == 0) return turbo_form(scheme);
+      break;
+    case KvSchemeKind::affine_config:
+      for (const KvLayerBits& entry : scheme.layers)
+        if (entry.layer == layer) return affine_form(scheme, entry.bits, entry.group);
+      break;
   }
-  if (kind == "turbo") {
-    const std::string_view bits = next_word(text);
-    if (is_one_of(bits, {"2", "3", "4", "5", "8"})) return "turbo:" + std::string(bits);
-  }
-  return "";
+  return {};
 }
 
-// The layout word and, of a windowed one, its window; leaves `:{k}:{v}` or nothing.
-bool read_layout(std::string_view& text, KvSignature& out) {
-  if (is_one_of(text, {"recurrent", "latent", "latent+index", "mtp"})) {
-    out.layout = text;
-    text = {};
-    return true;
+std::optional<std::uint8_t> bits_after(std::string_view& text, char side) {
+  if (text.size() < 2 || text[0] != side) return std::nullopt;
+  const char digit = text[1];
+  text.remove_prefix(2);
+  return static_cast<std::uint8_t>(digit - '0');
+}
+
+bool is_one_of(std::uint32_t value, std::initializer_list<std::uint32_t> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+Error bad_quant() { return invalid("kv-quant must be off, config, 4, 8 or turbo[:kKvV]"); }
+
+// "turbo" or "turbo:k4v2".
+Status read_turbo(std::string_view text, KvScheme& out) {
+  text.remove_prefix(std::string_view("turbo").size());
+  if (text.empty()) return {};
+  if (text[0] != ':') return bad_quant();
+  text.remove_prefix(1);
+  const auto k = bits_after(text, 'k');
+  const auto v = bits_after(text, 'v');
+  if (!k || !v || !text.empty() || !is_one_of(*k, {2, 4, 5, 8}) || !is_one_of(*v, {2, 3, 4, 5, 8}))
+    return invalid("kv-quant turbo:kKvV takes K of 2, 4, 5 or 8 and V of 2, 3, 4, 5 or 8");
+  out.k_bits = *k;
+  out.v_bits = *v;
+  return {};
+}
+
+Status read_start(std::string_view text, KvScheme& out) {
+  if (text.empty()) return {};
+  if (text == "eager") {
+    out.is_eager = true;
+    return {};
   }
-  if (eat(text, "paged:")) {
-    out.layout = "paged";
-    return true;
-  }
-  if (!eat(text, "windowed(")) return false;
-  const std::size_t close = text.find("):");
-  if (close == std::string_view::npos) return false;
-  const auto window = number(text.substr(0, close));
-  if (!window || *window == 0 || *window > std::numeric_limits<std::uint32_t>::max()) return false;
-  out.layout = "windowed";
-  out.window = static_cast<std::uint32_t>(*window);
-  text.remove_prefix(close + 2);
-  return true;
+  std::uint64_t start = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), start);
+  if (error != std::errc{} || end != text.data() + text.size() || start > kMaxStart)
+    return invalid("quantizedKvStart must be a nonnegative integer");
+  out.start = start;
+  return {};
+}
+
+Result<KvLayerBits> read_entry(const json::Value& entry, std::size_t index) {
+  const std::string where = "kv_config.json: entry " + std::to_string(index) + ": ";
+  const std::int64_t layer = entry.int_or("layer_idx", -1), bits = entry.int_or("bits", 0),
+                     group = entry.int_or("group_size", 0);
+  if (layer < 0 || layer > std::numeric_limits<std::uint32_t>::max())
+    return invalid(where + "layer_idx must be a layer's index");
+  if (bits != 4 && bits != 8) return invalid(where + "bits must be 4 or 8");
+  if (group != 32 && group != 64 && group != 128)
+    return invalid(where + "group_size must be 32, 64 or 128");
+  return KvLayerBits{static_cast<std::uint32_t>(layer), static_cast<std::uint8_t>(bits),
+                     static_cast<std::uint16_t>(group)};
 }
 
 }  // namespace
 
-std::string KvScheme::cache_key() const { return std::string(name_of(type)); }
+std::uint64_t KvScheme::transition() const noexcept {
+  if (kind == KvSchemeKind::exact) return kNeverEncoded;
+  return is_eager ? 0 : std::max<std::uint64_t>(start_of(*this), first_span);
+}
+
+std::string KvScheme::cache_key() const {
+  const std::string exact(name_of(type));
+  if (kind == KvSchemeKind::exact) return exact;
+  std::string key = "config";
+  if (kind == KvSchemeKind::affine_uniform) {
+    key = "kv" + std::to_string(bits);
+    if (group != 64) key += "-g" + std::to_string(group);
+  } else if (kind == KvSchemeKind::turbo) {
+    key = "turbo-k" + std::to_string(k_bits) + "v" + std::to_string(v_bits);
+  }
+  if (const std::uint64_t from = start_of(*this); from > 0) key += "-start" + std::to_string(from);
+  if (is_eager) key += "-eager";
+  if (first_span != kFirstSpan) key += "-span" + std::to_string(first_span);
+  if (type != DType::bf16) key += "-" + exact;
+  return key;
+}
+
+Result<std::vector<KvLayerForm>> forms_of(const KvScheme& scheme, const KvList& list) {
+  std::vector<KvLayerForm> forms;
+  for (const KvLayerBits& entry : scheme.layers) {
+    if (entry.layer >= list.size())
+      return invalid("kv_config.json: layer_idx " + std::to_string(entry.layer) +
+                     " is beyond the model's " + std::to_string(list.size()) + " KV layers");
+  }
+  bool has_effect = scheme.kind == KvSchemeKind::exact;
+  for (std::uint32_t i = 0; i < list.size(); ++i) {
+    const KvLayerForm form = wanted_form(scheme, list[i], i);
+    if (form.has_encoded() &&
+        !(codec::can_store(form.k, list[i].head_dim) && codec::can_store(form.v, list[i].head_dim)))
+      return cannot_store(i, list[i], form);
+    has_effect |= form.has_encoded();
+    forms.push_back(form);
+  }
+  if (!has_effect) return invalid("kv-quant has no effect on this model");
+  return forms;
+}
+
+std::uint32_t n_exact_windowed(const KvScheme& scheme, const KvList& list) noexcept {
+  if (scheme.kind != KvSchemeKind::turbo) return 0;
+  return static_cast<std::uint32_t>(std::count_if(
+      list.begin(), list.end(), [](const KvLayerSpec& layer) { return layer.window > 0; }));
+}
+
+Result<KvScheme> resolve_kv_scheme(const KvSchemeRequest& request) {
+  KvScheme out;
+  out.type = request.type;
+  out.group = request.group;
+  KVASIR_TRY_DO(read_start(request.start, out));
+  if (request.quant.starts_with("turbo")) {
+    out.kind = KvSchemeKind::turbo;
+    KVASIR_TRY_DO(read_turbo(request.quant, out));
+    out.start = out.start.value_or(0);
+    return out;
+  }
+  if (request.quant == "off" || request.quant.empty()) return KvScheme{.type = request.type};
+  if (request.quant == "config") {
+    if (!request.config || request.config->empty()) {
+      if (request.requires_config)
+        return invalid("model has no kv_config.json (--kv-quant config)");
+      return KvScheme{.type = request.type};
+    }
+    out.kind = KvSchemeKind::affine_config;
+    out.layers = *request.config;
+    return out;
+  }
+  if (request.quant != "4" && request.quant != "8") return bad_quant();
+  if (!is_one_of(request.group, {32, 64, 128}))
+    return invalid("kv-group-size must be 32, 64 or 128");
+  out.kind = KvSchemeKind::affine_uniform;
+  out.bits = request.quant == "4" ? 4 : 8;
+  out.start = out.start.value_or(0);
+  return out;
+}
+
+Result<std::vector<KvLayerBits>> parse_kv_config(const json::Value& file) {
+  const json::Array* entries = file.as_array();
+  if (!entries) return invalid("kv_config.json must be an array of {layer_idx, bits, group_size}");
+  std::vector<KvLayerBits> out;
+  for (std::size_t i = 0; i < entries->size(); ++i) {
+    KVASIR_TRY(const KvLayerBits entry, read_entry((*entries)[i], i));
+    const auto same = [&](const KvLayerBits& other) { return other.layer == entry.layer; };
+    if (std::any_of(out.begin(), out.end(), same))
+      return invalid("kv_config.json: entry " + std::to_string(i) + ": layer_idx " +
+                     std::to_string(entry.layer) + " was named before");
+    out.push_back(entry);
+  }
+  std::sort(out.begin(), out.end(),
+            [](const KvLayerBits& a, const KvLayerBits& b) { return a.layer < b.layer; });
+  return out;
+}
 
 Result<DType> parse_kv_type(std::string_view text) {
   for (const DType type : {DType::bf16, DType::f16, DType::f32})
@@ -88,25 +216,6 @@ Status check_block_tokens(std::uint64_t block_tokens) {
   if (block_tokens < 8 || block_tokens > 512 || !power_of_two)
     return invalid("kv block size must be a power of two from 8 to 512");
   return {};
-}
-
-Result<KvSignature> parse_signature(std::string_view text) {
-  const Error unknown = invalid("unknown KV signature: " + std::string(text));
-  KvSignature out;
-  std::string_view rest = text;
-  if (const std::size_t at = text.rfind('@'); at != std::string_view::npos) {
-    const auto transition = number(text.substr(at + 1));
-    if (!transition || *transition == 0) return unknown;
-    out.transition = *transition;
-    rest = text.substr(0, at);
-  }
-  if (!read_layout(rest, out)) return unknown;
-  if (out.layout != "paged" && out.layout != "windowed") return out;
-  if (rest.ends_with(':')) return unknown;
-  out.k_codec = next_codec(rest);
-  out.v_codec = next_codec(rest);
-  if (out.k_codec.empty() || out.v_codec.empty() || !rest.empty()) return unknown;
-  return out;
 }
 
 }  // namespace kvasir::kv

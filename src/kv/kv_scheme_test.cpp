@@ -1,13 +1,110 @@
 #include "kv/kv_scheme.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kv/kv_signature.h"
 
 namespace kvasir::kv {
 namespace {
 
 TEST(KvScheme, KeyOfTheExactKindIsItsType_KV2) {
   EXPECT_EQ(KvScheme{}.cache_key(), "bf16");
-  EXPECT_EQ(KvScheme{DType::f32}.cache_key(), "f32");
+  EXPECT_EQ(KvScheme{.type = DType::f32}.cache_key(), "f32");
+}
+
+TEST(KvScheme, KeysNameEveryInput_KV2) {
+  using enum KvSchemeKind;
+  const auto key = [](const KvScheme& scheme) { return scheme.cache_key(); };
+  EXPECT_EQ(key({.kind = affine_uniform, .bits = 4}), "kv4-start5000");
+  EXPECT_EQ(key({.kind = affine_uniform, .bits = 4, .start = 0}), "kv4");
+  EXPECT_EQ(key({.kind = affine_uniform, .bits = 8, .group = 32, .start = 7}), "kv8-g32-start7");
+  EXPECT_EQ(key({.kind = affine_config}), "config");
+  EXPECT_EQ(key({.kind = affine_config, .start = 9}), "config-start9");
+  EXPECT_EQ(key({.kind = turbo}), "turbo-k8v3");
+  EXPECT_EQ(key({.kind = turbo, .k_bits = 4, .v_bits = 2, .start = 600}), "turbo-k4v2-start600");
+  EXPECT_EQ(key({.kind = turbo, .start = 0, .is_eager = true}), "turbo-k8v3-eager");
+  EXPECT_EQ(key({.kind = turbo, .type = DType::f16, .start = 0, .first_span = 64}),
+            "turbo-k8v3-span64-f16");
+}
+
+TEST(KvScheme, RequestsResolveInOrder_KV3_KV5) {
+  const auto key = [](const KvSchemeRequest& request) {
+    const auto scheme = resolve_kv_scheme(request);
+    return scheme ? scheme->cache_key() : scheme.error().what;
+  };
+  EXPECT_EQ(key({}), "bf16");
+  EXPECT_EQ(key({.quant = "off", .start = "7"}), "bf16");
+  EXPECT_EQ(key({.quant = "off", .start = "-1"}), "quantizedKvStart must be a nonnegative integer");
+  EXPECT_EQ(key({.quant = "4", .start = "1.5"}), "quantizedKvStart must be a nonnegative integer");
+  EXPECT_EQ(key({.quant = "4", .start = "9007199254740992"}),
+            "quantizedKvStart must be a nonnegative integer");
+  EXPECT_EQ(key({.quant = "4"}), "kv4");
+  EXPECT_EQ(key({.quant = "8", .start = "eager"}), "kv8-eager");
+  EXPECT_EQ(key({.quant = "8", .start = "9007199254740991"}), "kv8-start9007199254740991");
+  EXPECT_EQ(key({.quant = "4", .group = 128}), "kv4-g128");
+  EXPECT_EQ(key({.quant = "turbo"}), "turbo-k8v3");
+  EXPECT_EQ(key({.quant = "turbo:k2v8", .start = "5"}), "turbo-k2v8-start5");
+  EXPECT_EQ(key({.quant = "config"}), "model has no kv_config.json (--kv-quant config)");
+  EXPECT_EQ(key({.quant = "config", .config = std::vector<KvLayerBits>{}}),
+            "model has no kv_config.json (--kv-quant config)");
+  EXPECT_EQ(key({.quant = "config", .requires_config = false}), "bf16");
+  EXPECT_EQ(key({.quant = "config", .config = std::vector<KvLayerBits>{{0, 4, 64}}}), "config");
+  for (const char* quant : {"3", "on", "16", "turbo4", "TURBO"})
+    EXPECT_EQ(key({.quant = quant}), "kv-quant must be off, config, 4, 8 or turbo[:kKvV]");
+  for (const char* quant : {"turbo:k3v3", "turbo:k8v6", "turbo:k8v3x"})
+    EXPECT_THAT(key({.quant = quant}), ::testing::HasSubstr("takes K of 2, 4, 5 or 8"));
+}
+
+TEST(KvScheme, TransitionIsAtLeastTheFirstSpan_KV20_KV22) {
+  using enum KvSchemeKind;
+  EXPECT_EQ(KvScheme{}.transition(), kNeverEncoded);
+  EXPECT_EQ((KvScheme{.kind = turbo}).transition(), 512u);
+  EXPECT_EQ((KvScheme{.kind = affine_uniform}).transition(), 5000u);
+  EXPECT_EQ((KvScheme{.kind = affine_uniform, .start = 3}).transition(), 512u);
+  EXPECT_EQ((KvScheme{.kind = affine_uniform, .start = 600}).transition(), 600u);
+  EXPECT_EQ((KvScheme{.kind = affine_uniform, .start = 600, .is_eager = true}).transition(), 0u);
+}
+
+TEST(KvScheme, AppliesToLayersThatCanBeStoredOrSaysWhichCannot_KV7) {
+  using enum KvSchemeKind;
+  const KvLayerSpec full{2, 128, 0}, windowed{2, 128, 16}, odd{2, 80, 0};
+  const auto error = [](const KvScheme& scheme, const KvList& list) {
+    const auto forms = forms_of(scheme, list);
+    return forms ? "" : forms.error().what;
+  };
+  EXPECT_EQ(error({}, {odd}), "");
+  EXPECT_EQ(error({.kind = affine_uniform}, {full, windowed}), "");
+  EXPECT_THAT(error({.kind = affine_uniform}, {full, odd}), ::testing::HasSubstr("layer 1"));
+  EXPECT_EQ(error({.kind = turbo}, {full, {2, 80, 16}}), "") << "windowed ones are skipped";
+  EXPECT_THAT(error({.kind = turbo}, {odd}), ::testing::HasSubstr("head_dim 80"));
+  EXPECT_EQ(error({.kind = turbo}, {windowed}), "kv-quant has no effect on this model");
+  EXPECT_EQ(n_exact_windowed({.kind = turbo}, {full, windowed}), 1u);
+  const KvScheme config{.kind = affine_config, .layers = {{1, 4, 64}}};
+  const auto forms = forms_of(config, {full, windowed});
+  ASSERT_TRUE(forms);
+  EXPECT_FALSE((*forms)[0].has_encoded());
+  EXPECT_EQ((*forms)[1].k.bits, 4);
+  EXPECT_THAT(error(config, {full}), ::testing::HasSubstr("layer_idx 1"));
+}
+
+TEST(KvScheme, ConfigFilesNameTheBadEntry_KV6) {
+  const auto error = [](const char* text) {
+    const auto entries = parse_kv_config(*json::parse(text));
+    return entries ? "" : entries.error().what;
+  };
+  EXPECT_EQ(error(R"([{"layer_idx":1,"bits":4,"group_size":64,"more":1}])"), "");
+  EXPECT_EQ(error("[]"), "");
+  EXPECT_THAT(error("{}"), ::testing::HasSubstr("array"));
+  EXPECT_THAT(error(R"([{"layer_idx":-1,"bits":4,"group_size":64}])"),
+              ::testing::HasSubstr("entry 0: layer_idx"));
+  EXPECT_THAT(error(R"([{"layer_idx":0,"bits":5,"group_size":64}])"),
+              ::testing::HasSubstr("bits must be 4 or 8"));
+  EXPECT_THAT(error(R"([{"layer_idx":0,"bits":4,"group_size":16}])"),
+              ::testing::HasSubstr("group_size"));
+  EXPECT_THAT(error(R"([{"layer_idx":0,"bits":4,"group_size":64},
+                        {"layer_idx":0,"bits":8,"group_size":64}])"),
+              ::testing::HasSubstr("entry 1: layer_idx 0 was named before"));
 }
 
 TEST(KvScheme, TypeComesFromTheOption_KV1) {

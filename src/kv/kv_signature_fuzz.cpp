@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "kv/kv_scheme.h"
+#include "kv/kv_signature.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   (void)kvasir::kv::parse_signature({reinterpret_cast<const char*>(data), size}).has_value();

@@ -11,7 +11,7 @@ namespace {
 KvSnapshot::State state_of(const StoreCore& core, const StateBody& body) {
   KvSnapshot::State out{.length = body.length, .in_step = body.in_step, .tables = {}};
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
-    out.tables.push_back({.pool = core.geometry.groups[g].pool,
+    out.tables.push_back({.pool = core.geometry.groups[g].pool(body.tables[g].is_encoded),
                           .window = core.geometry.groups[g].window,
                           .first_position = body.tables[g].first_position,
                           .blocks = body.tables[g].blocks});
@@ -74,8 +74,11 @@ KvSnapshot KvStore::snapshot() const {
   for (const StepBody* step : core_->open_steps) {
     const std::size_t n_groups = core_->geometry.groups.size();
     for (std::size_t i = 0; i < step->tables.size(); ++i) {
-      if (step->tables[i].copied && step->rows[i / n_groups].body)
-        out.parked[core_->geometry.groups[i % n_groups].pool].push_back(step->tables[i].original);
+      const StateBody* body = step->rows[i / n_groups].body;
+      if (!step->tables[i].copied || !body) continue;
+      const std::size_t g = i % n_groups;
+      const std::uint32_t pool = core_->geometry.groups[g].pool(body->tables[g].is_encoded);
+      out.parked[pool].push_back(step->tables[i].original);
     }
   }
   return out;

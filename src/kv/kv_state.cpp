@@ -42,7 +42,8 @@ std::size_t KvState::bytes() const noexcept {
     const auto n = blocks.size() -
                    static_cast<std::size_t>(std::count(blocks.begin(), blocks.end(), kNoBlock));
     const KvGeometry& geometry = body.core->geometry;
-    total += n * geometry.pools[geometry.groups[g].pool].block_bytes();
+    const std::uint32_t pool = geometry.groups[g].pool(body.tables[g].is_encoded);
+    total += n * geometry.pools[pool].block_bytes();
   }
   return total;
 }
@@ -57,10 +58,7 @@ std::uint32_t KvState::resumable_floor(std::uint32_t p) const noexcept {
   return body.core->resumable_at(body, top) ? top : 0;
 }
 
-std::uint32_t KvState::min_reusable() const noexcept {
-  held(body_);
-  return 0;
-}
+std::uint32_t KvState::min_reusable() const noexcept { return held(body_).min_reusable; }
 
 bool KvState::serves_all_of(const KvState& shorter) const noexcept {
   const StateBody& mine = held(body_);
@@ -81,7 +79,8 @@ void KvState::append_blocks(std::vector<KvBlockRef>& out) const {
   const StateBody& body = held(body_);
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
     for (const BlockId block : body.tables[g].blocks)
-      if (block != kNoBlock) out.push_back({body.core->geometry.groups[g].pool, block});
+      if (block != kNoBlock)
+        out.push_back({body.core->geometry.groups[g].pool(body.tables[g].is_encoded), block});
   }
 }
 

@@ -40,7 +40,7 @@ class KvState {
   bool resumable_at(std::uint32_t p) const noexcept;
   // The largest resumable position ≤ p; 0 when there is none.
   std::uint32_t resumable_floor(std::uint32_t p) const noexcept;
-  // Positions below it are not servable although their bytes exist (KV-43); 0 for exact layouts.
+  // Encoded state cannot go back below the position where it was converted (KV-43); 0 otherwise.
   std::uint32_t min_reusable() const noexcept;
   // Whether this state, whose tokens extend the shorter one's, is resumable wherever the shorter
   // one is (CACHE-6).

@@ -23,8 +23,12 @@ Status StepBody::open_rows(std::span<const RowSpan> spans) {
     StateBody& body = *found->second;
     if (body.in_step) return invalid("kv row is already in a step");
     if (span.n_tokens == 0 || span.n_drafts >= span.n_tokens) return invalid("empty kv row span");
-    if (std::uint64_t{body.length} + span.n_tokens > 0xFFFF'FFFFu)
-      return invalid("kv row is too long");
+    const std::uint64_t end = std::uint64_t{body.length} + span.n_tokens;
+    if (end > 0xFFFF'FFFFu) return invalid("kv row is too long");
+    if (core->is_due(body)) return invalid("kv row has to be converted first");
+    if (core->converts() && body.length < core->geometry.transition &&
+        end > core->geometry.transition)
+      return invalid("kv row span crosses the transition position");  // KV-23
     body.in_step = true;
     rows.push_back({.body = &body, .n_tokens = span.n_tokens, .n_drafts = span.n_drafts});
   }
@@ -42,7 +46,7 @@ void StepBody::stage_rows() {
 // back too.
 void StepBody::stage_table(StateBody& body, std::uint32_t group, std::uint32_t n_tokens) {
   StateTable& table = body.tables[group];
-  BlockPool& pool = core->pools[core->geometry.groups[group].pool];
+  BlockPool& pool = core->pool_of(group, table.is_encoded);
   const std::uint32_t wanted = core->blocks_for(std::uint64_t{body.length} + n_tokens);
   if (table.blocks.capacity() < wanted)
     table.blocks.reserve(std::max<std::size_t>(wanted, 2 * table.blocks.size()));
@@ -56,7 +60,7 @@ void StepBody::stage_table(StateBody& body, std::uint32_t group, std::uint32_t n
     staged.copied_index = staged.old_size - 1;
     staged.original = std::exchange(table.blocks.back(), copy);
     const std::uint32_t begin = std::max(start, table.first_position) - start;
-    core->copy_slots(group, staged.original, copy, begin, body.length - start);
+    core->copy_slots(group, table.is_encoded, staged.original, copy, begin, body.length - start);
   }
   while (table.blocks.size() < wanted) table.blocks.push_back(pool.take());
 }
@@ -72,7 +76,8 @@ void StepBody::make_views() {
                            .first_position = table.first_position,
                            .length = row.body->length,
                            .n_new = row.n_tokens,
-                           .first_token = first_token});
+                           .first_token = first_token,
+                           .is_encoded = table.is_encoded});
       first_token += row.n_tokens;
     }
   }
@@ -93,7 +98,7 @@ void StepBody::roll_back(std::size_t index) noexcept {
     if (first + g > tables.size()) continue;  // this table was never staged
     const StagedTable& staged = tables[first + g - 1];
     StateTable& table = body->tables[g - 1];
-    BlockPool& pool = core->pools[core->geometry.groups[g - 1].pool];
+    BlockPool& pool = core->pool_of(g - 1, table.is_encoded);
     for (std::size_t i = table.blocks.size(); i > staged.old_size; --i)
       pool.drop(table.blocks[i - 1]);
     table.blocks.resize(staged.old_size);
@@ -115,7 +120,7 @@ void StepBody::commit(std::size_t index, std::uint32_t keep) noexcept {
   for (std::size_t g = 0; g < n_groups; ++g) {
     const StagedTable& staged = tables[index * n_groups + g];
     StateTable& table = body.tables[g];
-    BlockPool& pool = core->pools[core->geometry.groups[g].pool];
+    BlockPool& pool = core->pool_of(g, table.is_encoded);
     for (std::size_t i = table.blocks.size(); i > wanted; --i) pool.drop(table.blocks[i - 1]);
     table.blocks.resize(wanted);
     if (staged.copied) pool.drop(staged.original);

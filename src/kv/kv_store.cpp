@@ -9,36 +9,19 @@
 #include "ops/device.h"
 
 namespace kvasir::kv {
-namespace {
-
-Result<std::vector<PlanePair>> allocate_planes(ops::Device& device,
-                                               const PoolGeometry& pool,
-                                               std::uint32_t n_blocks) {
-  std::vector<PlanePair> out(pool.layers_per_block);
-  for (PlanePair& pair : out) {
-    KVASIR_TRY(pair.k, device.allocate(n_blocks * pool.plane_block_bytes));
-    KVASIR_TRY(pair.v, device.allocate(n_blocks * pool.plane_block_bytes));
-  }
-  return out;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<KvStore>> KvStore::make(ops::Device& device,
                                                const KvList& list,
                                                const KvStoreOptions& options) {
   KVASIR_TRY_DO(check_block_tokens(options.block_tokens));
-  if (options.type != DType::f32 && options.type != DType::bf16)
-    return unsupported("kv type " + std::string(name_of(options.type)));
-  KVASIR_TRY(KvGeometry geometry,
-             KvGeometry::make(list, options.block_tokens, size_of(options.type)));
+  KVASIR_TRY(KvGeometry geometry, KvGeometry::make(list, options.scheme, options.block_tokens));
+  KVASIR_TRY(std::vector<KvLayerForm> forms, forms_of(options.scheme, list));
   KVASIR_TRY(const std::vector<std::uint32_t> n_blocks,
              geometry.divide(options.budget_bytes, options.split_tokens, options.split_chunk));
-  auto core = std::make_unique<StoreCore>(device, list, options, std::move(geometry));
-  for (std::size_t p = 0; p < n_blocks.size(); ++p) {
+  auto core =
+      std::make_unique<StoreCore>(device, list, options, std::move(geometry), std::move(forms));
+  for (std::uint32_t p = 0; p < n_blocks.size(); ++p) {
     core->pools.emplace_back(n_blocks[p]);
-    KVASIR_TRY(auto planes, allocate_planes(device, core->geometry.pools[p], n_blocks[p]));
-    core->planes.push_back(std::move(planes));
+    KVASIR_TRY_DO(core->allocate_planes(p, n_blocks[p]));
   }
   return std::unique_ptr<KvStore>(new KvStore(std::move(core)));
 }
@@ -54,10 +37,18 @@ const KvList& KvStore::kv_list() const noexcept { return core_->list; }
 const KvStoreOptions& KvStore::options() const noexcept { return core_->options; }
 void KvStore::set_reclaimer(KvReclaimer* reclaimer) noexcept { core_->reclaimer = reclaimer; }
 
-std::string KvStore::signature(std::size_t layer) const {
+std::string KvStore::signature(std::size_t layer, std::uint32_t length) const {
   const GroupGeometry& group = core_->geometry.groups[core_->geometry.layers.at(layer).group];
-  return group.layout->signature(core_->list[layer], name_of(core_->options.type));
+  const bool is_encoded =
+      group.is_born_encoded() || (group.converts() && length > core_->geometry.transition);
+  return core_->signature(layer, is_encoded);
 }
+
+std::uint64_t KvStore::transition() const noexcept {
+  return core_->converts() ? core_->geometry.transition : kNeverEncoded;
+}
+bool KvStore::is_due(KvRowId row) const noexcept { return core_->is_due(core_->row(row)); }
+Status KvStore::convert(KvRowId row) { return core_->convert(core_->idle_row(row)); }
 
 KvRowId KvStore::create_row() {
   const KvRowId id{core_->next_row};
@@ -78,6 +69,7 @@ void KvStore::adopt(KvRowId row, KvState&& state) {
   KVASIR_CHECK(body.length == 0 && state && state.body_->core == core_.get());
   core_->unlink(*state.body_);
   body.length = state.body_->length;
+  body.min_reusable = state.body_->min_reusable;
   body.tables = std::move(state.body_->tables);
   state.body_.reset();
 }
@@ -133,23 +125,24 @@ bool KvStore::can_reserve(std::span<const RowSpan> spans) const {
 
 std::size_t KvStore::bytes_per_token() const noexcept {
   std::size_t total = 0;
-  for (const KvLayerSpec& layer : core_->list)
-    total += 2 * std::size_t{layer.n_kv_heads} * layer.head_dim * core_->geometry.element_bytes;
+  for (const GroupGeometry& group : core_->geometry.groups) {
+    const bool is_encoded = group.encoded_pool != kNoPool;
+    for (const std::size_t bytes : core_->geometry.pools[group.pool(is_encoded)].token_bytes)
+      total += bytes * group.layers.size();
+  }
   return total;
 }
 
 std::size_t KvStore::projected_blocks(std::uint32_t pool,
                                       std::uint64_t n_tokens,
-                                      std::uint32_t max_chunk) const noexcept {
-  return core_->geometry.projected_blocks(pool, n_tokens, max_chunk);
+                                      std::uint32_t max_chunk,
+                                      bool is_converted) const noexcept {
+  return core_->geometry.projected_blocks(pool, n_tokens, max_chunk, is_converted);
 }
 
 std::size_t KvStore::projected_bytes(std::uint64_t n_tokens,
                                      std::uint32_t max_chunk) const noexcept {
-  std::size_t total = 0;
-  for (std::uint32_t p = 0; p < n_pools(); ++p)
-    total += projected_blocks(p, n_tokens, max_chunk) * block_bytes(p);
-  return total;
+  return core_->geometry.projected_bytes(n_tokens, max_chunk);
 }
 
 bool KvStore::fits(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept {
@@ -160,6 +153,9 @@ bool KvStore::fits(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexce
 
 std::uint32_t KvStore::n_pools() const noexcept {
   return static_cast<std::uint32_t>(core_->pools.size());
+}
+std::size_t KvStore::n_tables(std::uint32_t pool) const noexcept {
+  return core_->geometry.pools[pool].n_groups;
 }
 std::size_t KvStore::block_bytes(std::uint32_t pool) const noexcept {
   return core_->geometry.pools[pool].block_bytes();

@@ -15,10 +15,10 @@
 #include "base/result.h"
 #include "contract/kv_list.h"
 #include "kv/kv_planes.h"
+#include "kv/kv_scheme.h"
 #include "kv/kv_snapshot.h"
 #include "kv/kv_state.h"
 #include "kv/kv_step.h"
-#include "tensor/dtype.h"
 
 namespace kvasir::ops {
 class Device;
@@ -29,7 +29,7 @@ namespace kvasir::kv {
 struct StoreCore;  // private: pools, groups, rows
 
 struct KvStoreOptions {
-  DType type = DType::bf16;         // f32 or bf16 (KV-1)
+  KvScheme scheme = {};             // in which form keys and values are kept
   std::uint32_t block_tokens = 64;  // a power of two, 8..512
   std::size_t budget_bytes = 0;     // of all planes together
   // Only for models whose layers differ in width, which cannot share blocks: the budget is divided
@@ -51,7 +51,7 @@ class KvReclaimer {
 
 class KvStore {
  public:
-  // Errors: the block size's own text (KV-37); unsupported type; capacity when the budget does not
+  // Errors: the block size's own text (KV-37); those of forms_of; capacity when the budget does not
   // hold one block of every group or the device refuses the memory.
   static Result<std::unique_ptr<KvStore>> make(ops::Device& device,
                                                const KvList& list,
@@ -62,7 +62,8 @@ class KvStore {
 
   const KvList& kv_list() const noexcept;
   const KvStoreOptions& options() const noexcept;
-  std::string signature(std::size_t layer) const;  // KV-36, of a KV-list entry
+  // KV-36, of a KV-list entry in the form that a row of that length has.
+  std::string signature(std::size_t layer, std::uint32_t length) const;
   void set_reclaimer(KvReclaimer* reclaimer) noexcept;
 
   // Rows. Ids are never used twice. free_row, adopt, trim… need a row that is in no step (or was
@@ -78,29 +79,39 @@ class KvStore {
   bool resumable_at(KvRowId row, std::uint32_t p) const noexcept;
   Status trim_to(KvRowId row, std::uint32_t p);  // as KvState::trim_to
 
+  // Conversion (KV-20…26). A row whose length has reached the transition position converts before
+  // its next step, between steps. `convert` goes layer by layer: it reserves, encodes and only then
+  // lets go of the exact blocks. Error: capacity `kv blocks`; the layers done stay so, the row is
+  // still due and everything readable, also for a state shared with it.
+  std::uint64_t transition() const noexcept;  // kNeverEncoded: no layer converts
+  bool is_due(KvRowId row) const noexcept;
+  Status convert(KvRowId row);
+
   // Room for every span, shared blocks about to be written copied. All or nothing. Errors: capacity
-  // `kv blocks`; invalid_argument for an unknown or repeated row, a row already in a step, or an
-  // empty span.
+  // `kv blocks`; invalid_argument for an unknown or repeated row, a row already in a step, an empty
+  // span, a row that is due, or a span that crosses the transition position (KV-23).
   Result<KvStep> reserve(std::span<const RowSpan> spans);
   // Whether reserve would find the blocks, cached prefixes given up included. Changes nothing.
   bool can_reserve(std::span<const RowSpan> spans) const;
 
   // Export (KV-45) and its inverse. Errors: capacity; invalid_argument when planes do not match
   // this model.
-  Result<Buffer> plane(const KvState& state, std::size_t layer, KvPlane which) const;
+  Result<std::vector<Buffer>> planes(const KvState& state, std::size_t layer) const;
   Result<KvPlanes> planes(const KvState& state) const;
   Result<KvState> restore(const KvPlanes& planes);
 
   // Arithmetic (KV-60). A chunk is the most tokens a row feeds in one step.
-  std::size_t bytes_per_token() const noexcept;
+  std::size_t bytes_per_token() const noexcept;  // in the form that long rows have
   std::size_t projected_bytes(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
   // The same in blocks of one pool; and whether a lone row of that length fits in the whole store.
   std::size_t projected_blocks(std::uint32_t pool,
                                std::uint64_t n_tokens,
-                               std::uint32_t max_chunk) const noexcept;
+                               std::uint32_t max_chunk,
+                               bool is_converted = false) const noexcept;
   bool fits(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
 
-  std::uint32_t n_pools() const noexcept;  // 1 unless layers differ in width
+  std::uint32_t n_pools() const noexcept;  // 1 unless layers differ in width or form
+  std::size_t n_tables(std::uint32_t pool) const noexcept;  // block tables a row may have there
   std::size_t block_bytes(std::uint32_t pool) const noexcept;
   std::size_t total_blocks(std::uint32_t pool) const noexcept;
   std::size_t free_blocks(std::uint32_t pool) const noexcept;

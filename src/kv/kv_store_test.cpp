@@ -52,7 +52,6 @@ TEST(KvStore, RefusesWhatItCannotStore) {
 
   EXPECT_EQ(error({kFull}, {.block_tokens = 24, .budget_bytes = 1 << 20}).what,
             "kv block size must be a power of two from 8 to 512");
-  EXPECT_EQ(error({kFull}, {.type = DType::f16, .budget_bytes = 1 << 20}).code, Errc::unsupported);
   EXPECT_EQ(error({kFull}, {.budget_bytes = 100}).code, Errc::capacity);
   EXPECT_EQ(error({{0, 4, 0}}, {.budget_bytes = 1 << 20}).code, Errc::invalid_argument);
   EXPECT_EQ(error({{~0u, ~0u, 0}}, {.budget_bytes = 1 << 20}).code, Errc::invalid_argument);
@@ -76,8 +75,8 @@ TEST(KvStore, SignaturesNameLayoutWindowAndType_KV36) {
   TestDevice device;
   auto store = make_store(device, {kFull, windowed(16)});
 
-  EXPECT_EQ(store->signature(0), "paged:bf16:bf16");
-  EXPECT_EQ(store->signature(1), "windowed(16):bf16:bf16");
+  EXPECT_EQ(store->signature(0, 1), "paged:bf16:bf16");
+  EXPECT_EQ(store->signature(1, 1), "windowed(16):bf16:bf16");
 }
 
 TEST(KvStore, LayersOfOneWidthShareOnePool) {
@@ -372,12 +371,13 @@ TEST(KvPlanes, ExportIsChronologicalTokenMajorAndIndependentOfSharing_KV44_KV45)
 
   ASSERT_TRUE(planes);
   EXPECT_EQ(planes->layers[0].signature, "paged:bf16:bf16");
-  ASSERT_EQ(planes->layers[0].k.size_bytes(), 13u * 8 * 2);
+  ASSERT_EQ(planes->layers[0].planes.size(), 2u);
+  ASSERT_EQ(planes->layers[0].planes[0].size_bytes(), 13u * 8 * 2);
   for (std::uint32_t p = 0; p < 13; ++p) {
     for (std::uint32_t head = 0; head < 2; ++head) {
-      std::uint16_t stored = 0;
-      std::memcpy(&stored, planes->layers[0].v.data() + ((p * 2 + head) * 4 + 3) * 2, 2);
-      EXPECT_EQ(stored, mark(p, 0, head, 3, true));
+      BFloat16 stored;
+      std::memcpy(&stored, planes->layers[0].planes[1].data() + ((p * 2 + head) * 4 + 3) * 2, 2);
+      EXPECT_EQ(to_f32(stored), mark(p, 0, head, 3, true));
     }
   }
 }

@@ -20,7 +20,7 @@ namespace kvasir::kv {
 template <class L>
 concept KvLayout = requires(const KvLayerSpec& layer, std::string_view codec, std::uint32_t u, std::uint64_t n) {
   { L::owns(layer) } -> std::same_as<bool>;                             // whether such a layer is stored this way
-  { L::signature(layer, codec) } -> std::same_as<std::string>;          // KV-36
+  { L::signature(layer, codec) } -> std::same_as<std::string>;          // KV-36; codecs: "bf16:bf16"
   { L::first_needed(u, u) } noexcept -> std::same_as<std::uint32_t>;    // (window, p): lowest position a query at p reads
   { L::first_resumable(u, u) } noexcept -> std::same_as<std::uint32_t>; // (window, first position held): lowest p > 0
   { L::projected_blocks(u, n, u, u) } noexcept -> std::same_as<std::uint64_t>; // (window, tokens, chunk, block): KV-60
@@ -32,7 +32,7 @@ using KvLayouts = TypeList<PagedLayout, WindowedLayout>;
 // A layout as a value: what the store keeps for each group of layers.
 struct KvLayoutOps {
   bool (*owns)(const KvLayerSpec&) noexcept;
-  std::string (*signature)(const KvLayerSpec&, std::string_view codec);
+  std::string (*signature)(const KvLayerSpec&, std::string_view codecs);
   std::uint32_t (*first_needed)(std::uint32_t window, std::uint32_t p) noexcept;
   std::uint32_t (*first_resumable)(std::uint32_t window, std::uint32_t first_position) noexcept;
   std::uint64_t (*projected_blocks)(std::uint32_t window,

@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "formats/model_files.h"
 #include "kv/kv_store.h"
+#include "kvasir/kv/open_scheme.h"
 #include "model/model.h"
 
 namespace kvasir::bench {
@@ -36,18 +37,25 @@ Result<Bench> open(const Options& options) {
                                               .max_wanted = 1,
                                               .progress = o.progress,
                                               .exact_f32 = false}));
-  bench.kv_type = o.kv_type.value_or(o.backend == Backend::ref ? DType::f32 : DType::bf16);
-  std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : bench.model->kv_list())
-    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(bench.kv_type);
-  const std::size_t budget = 2 * token_bytes * (context + o.max_step_tokens + 4 * o.block_tokens);
+  KVASIR_TRY(const kv::KvScheme scheme,
+             open_scheme(o, /*exact_f32=*/false, bench.model->kv_list()));
+  bench.kv_type = scheme.type;
+  const std::size_t budget = budget_of_rows(bench.model->kv_list(), scheme, 2,
+                                            context + o.max_step_tokens + 4 * o.block_tokens);
   KVASIR_TRY(bench.store, kv::KvStore::make(*bench.device, bench.model->kv_list(),
-                                            {.type = bench.kv_type,
+                                            {.scheme = scheme,
                                              .block_tokens = o.block_tokens,
                                              .budget_bytes = budget,
                                              .split_tokens = context,
                                              .split_chunk = o.max_step_tokens}));
   return bench;
+}
+
+// How many of n tokens the row's next step takes: no step crosses the transition (KV-23).
+std::size_t step_size(const Bench& bench, KvRowId row, std::size_t n) {
+  const std::uint64_t length = bench.store->length(row), t = bench.store->transition();
+  const std::size_t most = std::min<std::size_t>(bench.model->max_step_tokens(), n);
+  return length < t ? std::min<std::uint64_t>(most, t - length) : most;
 }
 
 // Feeds tokens to the row in one step; the greedy token after the last.
@@ -57,6 +65,7 @@ Result<TokenId> feed(Bench& bench, KvRowId row, std::span<const TokenId> tokens)
   std::vector<std::uint32_t> positions(n);
   std::iota(positions.begin(), positions.end(), bench.store->length(row));
   const std::uint32_t last = n - 1;
+  KVASIR_TRY_DO(bench.store->convert(row));
   KVASIR_TRY(kv::KvStep step, bench.store->reserve({&span, 1}));
   KVASIR_TRY(
       const LogitsView logits,
@@ -79,10 +88,10 @@ Result<Timing> time_once(Bench& bench, const Options& options) {
   const KvRowId row = bench.store->create_row();
   const auto start = clock();
   TokenId token = 0;
-  for (std::size_t begin = 0; begin < prompt.size(); begin += bench.model->max_step_tokens()) {
-    const std::size_t n =
-        std::min<std::size_t>(bench.model->max_step_tokens(), prompt.size() - begin);
+  for (std::size_t begin = 0; begin < prompt.size();) {
+    const std::size_t n = step_size(bench, row, prompt.size() - begin);
     KVASIR_TRY(token, feed(bench, row, std::span(prompt).subspan(begin, n)));
+    begin += n;
   }
   const auto prefilled = clock();
   for (std::uint32_t i = 0; i < options.n_decode; ++i) {

@@ -8,6 +8,7 @@
 #include "engine/engine_thread.h"
 #include "formats/model_files.h"
 #include "kv/kv_scheme.h"
+#include "kvasir/kv/open_scheme.h"
 #include "kvasir/kvasir.h"
 #include "kvasir/text/mailbox.h"
 #include "kvasir/text/text_model.h"
@@ -40,9 +41,13 @@ std::uint64_t kv_budget(const OpenOptions& options) {
   return std::min(available_bytes() / 4, kMaxDefaultKvBytes);
 }
 
-DType kv_type_of(const OpenOptions& options, const model::Model& model) {
-  return options.kv_type.value_or(
-      model.exact_f32() || options.backend == Backend::ref ? DType::f32 : DType::bf16);
+std::optional<std::vector<cache::NamespaceParts::Layer>> namespace_layers(
+    const kv::KvScheme& scheme) {
+  if (scheme.kind != kv::KvSchemeKind::affine_config) return std::nullopt;
+  std::vector<cache::NamespaceParts::Layer> layers;
+  for (const kv::KvLayerBits& entry : scheme.layers)
+    layers.push_back({entry.layer, entry.bits, entry.group});
+  return layers;
 }
 
 Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
@@ -50,9 +55,9 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
                                                     model::Model& model,
                                                     const TextModel& text,
                                                     const Clock& clock) {
-  const DType type = kv_type_of(options, model);
+  KVASIR_TRY(const kv::KvScheme scheme, open_scheme(options, model.exact_f32(), model.kv_list()));
   KVASIR_TRY(auto store, kv::KvStore::make(device, model.kv_list(),
-                                           {.type = type,
+                                           {.scheme = scheme,
                                             .block_tokens = options.block_tokens,
                                             .budget_bytes = kv_budget(options),
                                             .split_tokens = 8192,
@@ -77,8 +82,8 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   engine_options.cache_namespace =
       cache::cache_namespace({.model_fp = std::filesystem::absolute(options.model).string(),
                               .numerics_id = device.numerics_id() + rope,
-                              .cache_key = kv::KvScheme{type}.cache_key(),
-                              .layers = {},
+                              .cache_key = scheme.cache_key(),
+                              .layers = namespace_layers(scheme),
                               .adapter_ns = {},
                               .media_ns = {},
                               .method_ns = {}});
@@ -171,7 +176,9 @@ void Engine::Impl::summarize(const OpenOptions& options, const formats::ModelFil
   summary.path = path.string();
   summary.architecture = files.config().string_or("model_type", "?");
   summary.backend = device->numerics_id();
-  summary.kv_type = std::string(name_of(kv_type_of(options, *model)));
+  if (const auto scheme = open_scheme(options, model->exact_f32(), model->kv_list()))
+    summary.kv_type = scheme->cache_key();
+  summary.kv_quant = options.kv_quant;
   summary.weight_bytes = model->weight_bytes();
   summary.model_context_length = model->max_positions();
   summary.vocab = model->vocab_size();

@@ -30,8 +30,9 @@ struct ModelSummary {
   std::string name;  // file or folder name
   std::string path;
   std::string architecture;
-  std::string backend;  // with its instruction set
-  std::string kv_type;  // "bf16"
+  std::string backend;   // with its instruction set
+  std::string kv_type;   // the KV scheme's key: "bf16", "turbo-k8v3" (KV-2)
+  std::string kv_quant;  // as asked for: "off", "8", "turbo" …
   std::uint64_t weight_bytes = 0;
   std::uint32_t context_length = 0;
   std::uint32_t model_context_length = 0;  // the model's own limit

@@ -30,7 +30,11 @@ struct OpenOptions {
   int n_threads = 0;                  // 0: every core we may use (FIT-35)
   std::uint32_t context_length = 0;   // 0: the model's own limit, lowered to fit the memory budget
   std::uint32_t block_tokens = 64;    // --kv-block-size
-  std::optional<DType> kv_type;       // default: bf16 (f32 on ref)
+  std::optional<DType> kv_type;       // --kv-dtype; default: bf16 (f32 on ref)
+  std::string kv_quant = "off";       // --kv-quant: off | config | 4 | 8 | turbo[:kKvV] (KV-3)
+  std::string kv_start;               // --quantized-kv-start: a position, or "eager"
+  std::uint16_t kv_group = 64;        // --kv-group-size
+  std::uint32_t kv_first_span = 512;  // F of KV-20; smaller in tests
   std::uint64_t kv_budget_bytes = 0;  // 0: a quarter of the available memory, at most 8 GB
   std::uint32_t max_rows = 8;         // --batch
   std::uint32_t max_step_tokens = 512;            // --max-step-tokens

@@ -44,4 +44,15 @@ struct SameBitsOptions {
 // bit for bit.
 Result<Summary> same_bits(const SameBitsOptions& options, const Line& line);
 
+struct KvQualityOptions {
+  OpenOptions open;
+  std::vector<std::filesystem::path> texts;
+  std::vector<std::string> schemes;  // "bf16", "f16", or a --kv-quant
+  std::uint32_t n_tokens = 4096;     // of the texts together, at most
+};
+
+// A table: per scheme the bits of an element, KL divergence and agreement of the most likely token
+// with f32 KV over a teacher-forced text. Fails nothing: numbers to look at (docs/kv.md).
+Result<Summary> kv_quality(const KvQualityOptions& options, const Line& line);
+
 }  // namespace kvasir::verify

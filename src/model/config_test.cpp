@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/file.h"
 #include "model/families.h"
@@ -56,6 +57,7 @@ void expect_runnable(const DecoderConfig& config, const std::string& from) {
       << from;
   for (const LayerSpec& layer : config.layers) {
     const AttentionSpec& a = layer.attention;
+    ASSERT_TRUE(!a.donor || *a.donor < std::size_t(&layer - config.layers.data())) << from;
     ASSERT_TRUE(a.n_kv_heads && a.n_heads % a.n_kv_heads == 0 && a.q_width() &&
                 std::isfinite(a.scale))
         << from;
@@ -181,7 +183,18 @@ TEST(ConfigReading, SurvivesAnyValueInAnyMember) {
                                   "decoder_sparse_step",
                                   "no_rope_layers",
                                   "no_rope_layer_interval",
-                                  "logits_scaling"};
+                                  "logits_scaling",
+                                  "global_head_dim",
+                                  "num_kv_shared_layers",
+                                  "hidden_size_per_layer_input",
+                                  "enable_moe_block",
+                                  "per_layer_config",
+                                  "query_pre_attn_scalar",
+                                  "final_logit_softcapping",
+                                  "rope_local_base_freq",
+                                  "swiglu_limit",
+                                  "layer_norm_eps",
+                                  "logit_scale"};
   const char* const kValues[] = {
       "0",
       "-1",
@@ -198,16 +211,26 @@ TEST(ConfigReading, SurvivesAnyValueInAnyMember) {
       "[-1, 1e300]",
       "{}",
       R"({"rope_type": "yarn", "factor": 1e-3, "original_max_position_embeddings": 1})",
-      R"({"rope_type": "yarn", "factor": 1e6, "beta_fast": 1e-9, "beta_slow": 1e6})"};
+      R"({"rope_type": "yarn", "factor": 1e6, "beta_fast": 1e-9, "beta_slow": 1e6})",
+      R"({"rope_type": "proportional", "partial_rotary_factor": 0.2})",
+      R"({"1": {"head_dim": 7}})"};
+  const ModelFolder folder("{}");
+  const ModelFamily* last = nullptr;
   for (const ModelFamily& family : kFamilies) {
+    if (last && std::exchange(last, &family)->describe == family.describe) continue;
+    last = &family;
+    const std::string start = "\"architectures\": [\"" + std::string(family.architecture) +
+                              R"("], "use_sliding_window": true, "num_experts": 8,
+                                 "num_experts_per_tok": 2, "top_k_experts": 2,
+                                 "moe_intermediate_size": 48, ")";
     for (const char* const member : kMembers) {
       for (const char* const value : kValues) {
-        const auto config = describe_as(
-            family.architecture, family.model_type,
-            R"("use_sliding_window": true, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, ")" +
-                std::string(member) + "\": " + value);
+        folder.set_config(config_with(start + member + "\": " + value));
+        const auto files = formats::ModelFiles::open(folder.path());
+        if (!files) continue;
+        const auto config = describe_model(*files, 0);
         if (config)
-          expect_runnable(*config, std::string(family.model_type) + " " + member + " = " + value);
+          expect_runnable(*config, std::string(family.name) + " " + member + " = " + value);
       }
     }
   }

@@ -13,10 +13,13 @@
 #include "contract/kv_list.h"
 #include "ops/elementwise.h"
 #include "ops/moe.h"
+#include "tensor/dtype.h"
 
 namespace kvasir::model {
 
 enum class QkNorm : std::uint8_t { none, per_head, full_width };
+enum class LayerType : std::uint8_t { full, sliding };  // what config.json calls a layer (MOD-3)
+enum class NormKind : std::uint8_t { rms, layer };
 
 struct AttentionSpec {
   std::uint32_t n_heads = 0;
@@ -31,17 +34,36 @@ struct AttentionSpec {
   bool fused_qkv = false;  // stored as one qkv_proj
   bool qkv_bias = false;
   bool out_bias = false;
+  bool sinks = false;   // one more logit a head in the softmax's denominator
+  bool v_norm = false;  // RMSNorm without weight on each head of v
+  bool v_is_k = false;  // no v_proj: v is k as projected, before its norm and rope; needs v_norm
+  // Reads the keys and values of this earlier layer, which has the same shape and window, instead
+  // of making its own (KV-41).
+  std::optional<std::uint32_t> donor;
 
   std::uint32_t q_width() const noexcept { return n_heads * head_dim; }
   std::uint32_t kv_width() const noexcept { return n_kv_heads * head_dim; }
-  std::uint32_t qkv_width() const noexcept { return q_width() + 2 * kv_width(); }
+  // Columns of q, k and v side by side; q alone where the layer borrows the others.
+  std::uint32_t qkv_width() const noexcept {
+    return donor ? q_width() : q_width() + 2 * kv_width();
+  }
+  // Of them, outputs of a stored matrix.
+  std::uint32_t projected_width() const noexcept { return qkv_width() - (v_is_k ? kv_width() : 0); }
 };
 
-struct MlpSpec {  // down(act(gate(x)) ⊙ up(x))
+struct MlpSpec {  // down(act(gate(x)) ⊙ up(x)), or c_proj(act(c_fc(x)))
   std::uint32_t intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
+  bool is_gated = true;
   bool fused_gate_up = false;  // stored as one gate_up_proj
   bool bias = false;
+};
+
+// How the experts' gate and up are stored.
+enum class ExpertLayout : std::uint8_t {
+  apart,             // gate_proj and up_proj
+  fused,             // one gate_up_proj, the gate's rows first
+  fused_interleaved  // one gate_up_proj, rows of gate and up in turn
 };
 
 struct MoeSpec {
@@ -50,6 +72,14 @@ struct MoeSpec {
   std::uint32_t intermediate = 0;         // of one expert
   std::uint32_t shared_intermediate = 0;  // of the shared expert; 0: none
   ops::Activation activation = ops::Activation::silu;
+  float activation_limit = 0.0f;  // of clamped_swiglu
+  ExpertLayout layout = ExpertLayout::apart;
+  bool inputs_first = false;  // dense experts are stored [n_experts, n_in, n_out]
+  bool bias = false;          // of the router and of the experts
+  bool beside_mlp = false;    // the layer has its mlp too; their normed outputs add up (MOD-25)
+  bool router_norm =
+      false;  // the router reads rms(residual) · its own scale · hidden^-1/2 (MOD-74)
+  bool expert_scales = false;  // a stored factor of each expert's weight
   ops::RouterScore score = ops::RouterScore::softmax;
   bool has_selection_bias = false;
   bool renormalize = false;
@@ -59,9 +89,12 @@ struct MoeSpec {
 };
 
 struct LayerSpec {
+  LayerType type = LayerType::full;
   AttentionSpec attention;
   MlpSpec mlp;
-  std::optional<MoeSpec> moe;  // instead of the mlp
+  std::optional<MoeSpec> moe;  // instead of the mlp, or beside it
+
+  bool has_mlp() const noexcept { return !moe || moe->beside_mlp; }
 };
 
 // cos and sin of position · inverse_frequencies[pair], times the attention factor.
@@ -82,6 +115,11 @@ struct LayerNames {
   std::string_view expert_up = "mlp.experts.*.up_proj";
   std::string_view expert_down = "mlp.experts.*.down_proj";
   std::string_view shared_expert = "mlp.shared_experts";
+  // With ".weight", and ".bias" or "_bias", as the files have it.
+  std::string_view expert_suffix = ".weight", expert_bias_suffix = ".bias";
+  std::string_view expert_gate_up;  // fused layouts
+  std::string_view router_scale, expert_scales;
+  std::string_view mlp_branch_out, experts_in, experts_out;  // norms where experts are beside
 };
 
 struct DecoderConfig {
@@ -96,15 +134,32 @@ struct DecoderConfig {
   std::string
       rope_choice;  // "longrope:long", "longrope:short" or empty: part of numerics_id (MOD-2)
   LayerNames names;
+  NormKind norm_kind = NormKind::rms;
   float norm_eps = 0.0f;
-  bool norm_plus_one = false;  // stored norm weights are centred on zero
-  bool tied_head = false;      // the output head is the embedding table
+  bool norm_bias = false;        // of layer norms
+  bool norm_plus_one = false;    // stored norm weights are centred on zero
+  bool parallel_blocks = false;  // attention and mlp read the same normed input
+  bool tied_head = false;        // the output head is the embedding table
   float embedding_scale = 1.0f;
+  // Where set, scales of embedding rows are rounded to this type of the weights, unless the model
+  // runs in f32 throughout.
+  std::optional<DType> embedding_scale_type;
   float residual_scale = 1.0f;  // on what a block adds to the residual stream
   float logit_scale = 1.0f;
   float logit_softcap = 0.0f;
+  std::uint32_t per_layer_input =
+      0;  // width of a token's own input to each layer; 0: none (MOD-24)
+  float per_layer_input_scale = 1.0f;  // on rows of its table
+  bool layer_scalar = false;           // each layer ends with a product by a stored number
+
+  std::uint32_t per_layer_inputs_width() const noexcept {  // of all layers, side by side
+    return per_layer_input * static_cast<std::uint32_t>(layers.size());
+  }
 };
 
+// The layers that own keys and values, in order.
 KvList kv_list_of(const DecoderConfig& config);
+// For each layer the entry of that list it reads: its own or its donor's.
+std::vector<std::uint32_t> kv_entries_of(const DecoderConfig& config);
 
 }  // namespace kvasir::model

@@ -68,10 +68,19 @@ Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint
 KvList kv_list_of(const DecoderConfig& config) {
   KvList out;
   for (const LayerSpec& layer : config.layers) {
+    if (layer.attention.donor) continue;
     out.push_back({.n_kv_heads = layer.attention.n_kv_heads,
                    .head_dim = layer.attention.head_dim,
                    .window = layer.attention.window});
   }
+  return out;
+}
+
+std::vector<std::uint32_t> kv_entries_of(const DecoderConfig& config) {
+  std::vector<std::uint32_t> out;
+  std::uint32_t n_owned = 0;
+  for (const LayerSpec& layer : config.layers)
+    out.push_back(layer.attention.donor ? out[*layer.attention.donor] : n_owned++);
   return out;
 }
 

@@ -12,20 +12,31 @@
 #include "model/decoder_config.h"
 
 // A macro because one line has to both declare the family's function and list it.
-#define KVASIR_MODEL_FAMILIES(FAMILY)                           \
-  FAMILY(llama, "LlamaForCausalLM", "llama", true)              \
-  FAMILY(llama, "IQuestCoderForCausalLM", "iquestcoder", false) \
-  FAMILY(mistral, "MistralForCausalLM", "mistral", true)        \
-  FAMILY(mixtral, "MixtralForCausalLM", "mixtral", true)        \
-  FAMILY(qwen2, "Qwen2ForCausalLM", "qwen2", true)              \
-  FAMILY(qwen3, "Qwen3ForCausalLM", "qwen3", true)              \
-  FAMILY(qwen3_moe, "Qwen3MoeForCausalLM", "qwen3_moe", true)   \
-  FAMILY(phi3, "Phi3ForCausalLM", "phi3", true)                 \
-  FAMILY(olmo2, "Olmo2ForCausalLM", "olmo2", true)              \
-  FAMILY(glm4, "Glm4ForCausalLM", "glm4", true)                 \
-  FAMILY(glm4_moe, "Glm4MoeForCausalLM", "glm4_moe", true)      \
-  FAMILY(granite, "GraniteForCausalLM", "granite", true)        \
-  FAMILY(smollm3, "SmolLM3ForCausalLM", "smollm3", true)
+#define KVASIR_MODEL_FAMILIES(FAMILY)                                             \
+  FAMILY(llama, "LlamaForCausalLM", "llama", true)                                \
+  FAMILY(llama, "IQuestCoderForCausalLM", "iquestcoder", false)                   \
+  FAMILY(mistral, "MistralForCausalLM", "mistral", true)                          \
+  FAMILY(mixtral, "MixtralForCausalLM", "mixtral", true)                          \
+  FAMILY(qwen2, "Qwen2ForCausalLM", "qwen2", true)                                \
+  FAMILY(qwen3, "Qwen3ForCausalLM", "qwen3", true)                                \
+  FAMILY(qwen3_moe, "Qwen3MoeForCausalLM", "qwen3_moe", true)                     \
+  FAMILY(phi3, "Phi3ForCausalLM", "phi3", true)                                   \
+  FAMILY(olmo2, "Olmo2ForCausalLM", "olmo2", true)                                \
+  FAMILY(glm4, "Glm4ForCausalLM", "glm4", true)                                   \
+  FAMILY(glm4_moe, "Glm4MoeForCausalLM", "glm4_moe", true)                        \
+  FAMILY(granite, "GraniteForCausalLM", "granite", true)                          \
+  FAMILY(smollm3, "SmolLM3ForCausalLM", "smollm3", true)                          \
+  FAMILY(gemma, "GemmaForCausalLM", "gemma", false)                               \
+  FAMILY(gemma2, "Gemma2ForCausalLM", "gemma2", true)                             \
+  FAMILY(gemma3, "Gemma3ForCausalLM", "gemma3_text", true)                        \
+  FAMILY(gemma3, "Gemma3ForConditionalGeneration", "gemma3", true)                \
+  FAMILY(gemma4, "Gemma4ForCausalLM", "gemma4_text", true)                        \
+  FAMILY(gemma4, "Gemma4ForConditionalGeneration", "gemma4", true)                \
+  FAMILY(gemma4, "Gemma4UnifiedForConditionalGeneration", "gemma4_unified", true) \
+  FAMILY(gemma4, "Gemma4UnifiedForCausalLM", "gemma4_unified_text", true)         \
+  FAMILY(cohere2, "Cohere2ForCausalLM", "cohere2", true)                          \
+  FAMILY(gpt_oss, "GptOssForCausalLM", "gpt_oss", true)                           \
+  FAMILY(starcoder2, "Starcoder2ForCausalLM", "starcoder2", false)
 
 namespace kvasir::model {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/half.h"
 #include "base/log.h"
 #include "model/detail/decoder.h"
 #include "model/detail/decoder_weights.h"
@@ -16,6 +17,7 @@ struct Model::Impl {
   ops::Device& device;
   DecoderConfig config;
   KvList kv_list;
+  std::vector<std::uint32_t> kv_entries;
   StepLimits limits;
   bool exact_f32 = false;
   DecoderWeights weights;
@@ -41,6 +43,16 @@ void warn_if_untested(const formats::ModelFiles& files) {
   const auto family = find_family(files.config());
   if (family && !(*family)->has_golden)
     log::warning("untested family: " + std::string((*family)->model_type));
+}
+
+// As the weights' type would hold them, had it been computed in.
+void round_embedding_scales(DecoderConfig& config) {
+  const auto round = [&](float& scale) {
+    if (config.embedding_scale_type == DType::f16) scale = to_f32(to_f16(scale));
+    if (config.embedding_scale_type == DType::bf16) scale = round_to_bf16(scale);
+  };
+  round(config.embedding_scale);
+  round(config.per_layer_input_scale);
 }
 
 std::string of_at_most(std::size_t n, std::string_view what, std::size_t limit) {
@@ -94,11 +106,12 @@ Status check_batch(const StepBatch& batch,
 // Multiply-adds of one token in a layer's matrices.
 std::uint64_t products_per_token(const LayerSpec& layer, std::uint64_t hidden) {
   const AttentionSpec& a = layer.attention;
-  const std::uint64_t attention = hidden * (a.qkv_width() + a.q_width());
-  if (!layer.moe) return attention + 3 * hidden * layer.mlp.intermediate;
+  std::uint64_t out = hidden * (a.projected_width() + a.q_width());
+  if (layer.has_mlp()) out += (layer.mlp.is_gated ? 3 : 2) * hidden * layer.mlp.intermediate;
+  if (!layer.moe) return out;
   const MoeSpec& moe = *layer.moe;
   const std::uint64_t width = std::uint64_t{moe.top_k} * moe.intermediate + moe.shared_intermediate;
-  return attention + hidden * moe.n_experts + 3 * hidden * width;
+  return out + hidden * moe.n_experts + 3 * hidden * width;
 }
 
 // Σ over the n tokens from position `context` on of the keys each one sees.
@@ -113,6 +126,7 @@ std::uint64_t visible_keys(std::uint64_t n, std::uint64_t context, std::uint64_t
 std::uint64_t idle_expert_bytes(const MoeWeights& w, const MoeSpec& moe, std::uint64_t n_tokens) {
   std::uint64_t bytes = 0;
   for (const auto& matrix : w.matrices) bytes += matrix->size_bytes();
+  for (const Vector& biases : w.expert_biases) bytes += biases.size() * sizeof(float);
   const std::uint64_t n_chosen = std::min<std::uint64_t>(moe.n_experts, n_tokens * moe.top_k);
   return bytes / moe.n_experts * (moe.n_experts - n_chosen);
 }
@@ -131,12 +145,15 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
   auto m = std::make_unique<Impl>(Impl{.device = device,
                                        .config = std::move(config),
                                        .kv_list = {},
+                                       .kv_entries = {},
                                        .limits = limits,
                                        .exact_f32 = options.exact_f32 || stores_only_f32(files),
                                        .weights = {},
                                        .ropes = {},
                                        .scratch = {}});
+  if (!m->exact_f32 && !device.is_exact()) round_embedding_scales(m->config);
   m->kv_list = kv_list_of(m->config);
+  m->kv_entries = kv_entries_of(m->config);
   KVASIR_TRY(m->weights, load_weights(files, m->config, device, m->exact_f32, options.progress));
   m->weight_bytes = size_bytes(m->weights);
   for (const RopeSpec& rope : m->config.ropes) {
@@ -151,7 +168,8 @@ Result<LogitsView> Model::forward(const StepBatch& batch) {
   KVASIR_TRY_DO(check_batch(batch, impl_->config, impl_->kv_list, impl_->limits));
   if (batch.tokens.empty())
     return LogitsView{.data = nullptr, .n_rows = 0, .vocab = impl_->config.vocab};
-  return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->scratch)
+  return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
+                 impl_->scratch)
       .forward(batch);
 }
 
@@ -174,26 +192,34 @@ std::uint64_t Model::rope_bytes() const noexcept {
 
 StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_type) const noexcept {
   const DecoderConfig& config = impl_->config;
+  const DecoderWeights& weights = impl_->weights;
   StepCost cost;
   cost.linear_flops = 2 * std::uint64_t{config.hidden} * config.vocab;
   cost.weight_bytes = impl_->weight_bytes;
   // Of an embedding table that is not the head as well, only the tokens' rows are read.
-  const std::uint64_t table_bytes = impl_->weights.embedding->size_bytes();
-  if (impl_->weights.own_head)
-    cost.weight_bytes -=
-        table_bytes - std::min<std::uint64_t>(table_bytes, table_bytes / config.vocab * n_tokens);
+  const auto leave_unread = [&](const ops::PackedMatrix& table) {
+    const std::uint64_t bytes = table.size_bytes();
+    cost.weight_bytes -= bytes - std::min<std::uint64_t>(bytes, bytes / config.vocab * n_tokens);
+  };
+  if (weights.own_head) leave_unread(*weights.embedding);
+  if (weights.per_layer_inputs) {
+    leave_unread(*weights.per_layer_inputs->table);
+    cost.linear_flops += 2 * 3 * std::uint64_t{config.per_layer_inputs_width()} * config.hidden *
+                         n_tokens;  // the projection, and gate and output of every layer
+  }
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerSpec& layer = config.layers[i];
     const AttentionSpec& a = layer.attention;
     const std::uint64_t keys_stored =
         a.window ? std::min<std::uint64_t>(a.window, std::uint64_t{context} + n_tokens)
                  : std::uint64_t{context} + n_tokens;
+    const std::uint64_t keys_written = a.donor ? 0 : n_tokens;
     cost.linear_flops += 2 * products_per_token(layer, config.hidden) * n_tokens;
     cost.attention_flops +=
         4 * std::uint64_t{a.q_width()} * visible_keys(n_tokens, context, a.window);
-    cost.kv_bytes += 2 * (keys_stored + n_tokens) * a.kv_width() * size_of(kv_type);
+    cost.kv_bytes += 2 * (keys_stored + keys_written) * a.kv_width() * size_of(kv_type);
     if (layer.moe)
-      cost.weight_bytes -= idle_expert_bytes(*impl_->weights.layers[i].moe, *layer.moe, n_tokens);
+      cost.weight_bytes -= idle_expert_bytes(*weights.layers[i].moe, *layer.moe, n_tokens);
   }
   return cost;
 }

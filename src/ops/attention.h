@@ -1,4 +1,5 @@
-// kv_append: writes this step's keys and values into the rows' blocks, rounding to the view's type.
+// kv_append: writes this step's keys and values into the rows' blocks, rounded to the view's type,
+// or encoded for rows in encoded form. kv_convert: turns positions of a row from exact to encoded.
 // attention: causal (bottom-right at any offset, KV-30/31) attention of this step's queries over
 // their rows' KV, appended positions included. Keys go in tiles of 64 aligned to absolute position,
 // merged ascending with an online softmax: a query's bits depend on its row alone, never on block
@@ -25,6 +26,16 @@ struct AttentionArgs {
   float softcap = 0.0f;          // > 0: s = cap · tanh(s / cap)
   const float* sinks = nullptr;  // [n_heads]: one more logit in the denominator, or null
   MatView out;                   // [n_tokens, n_heads · head_dim]
+};
+
+// Encodes positions [begin, end) of one row, exact at `from`, into the encoded blocks `to`: what an
+// append in encoded form would have written (KV-24, KV-28). kv.rows is not read.
+struct KvConvertArgs {
+  KvLayerView kv;
+  const BlockId* from = nullptr;  // from[p / block_tokens] holds position p
+  const BlockId* to = nullptr;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
 };
 
 }  // namespace kvasir::ops

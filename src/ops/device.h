@@ -44,6 +44,8 @@ class Device {
   virtual std::string numerics_id() const = 0;         // part of every cache identity (CACHE-32)
   virtual const OpTable& ops() const noexcept = 0;
   virtual int n_threads() const noexcept { return 1; }
+  // Rounds no activation to bf16, whatever a weight was packed with: the oracle.
+  virtual bool is_exact() const noexcept { return false; }
 
   // Zeroed, aligned to 64 bytes or more. Errc::capacity when the system refuses.
   virtual Result<Buffer> allocate(std::size_t size_bytes) = 0;

@@ -8,13 +8,22 @@
 
 namespace kvasir::ops {
 
-enum class Activation : std::uint8_t { silu, gelu, gelu_tanh };  // gelu: with erf
+// gelu: with erf; sigmoid: an output gate (MOD-40); identity: a plain product (MOD-33).
+// clamped_swiglu (MOD-34): g · σ(1.702 g) · (u + 1) with g = min(gate, limit), u = clamp(up,
+// ±limit).
+enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, sigmoid, identity, clamped_swiglu };
 
 struct ActMulArgs {   // out = act(gate) ⊙ up
   ConstMatView gate;  // [n_rows, n_cols]
-  ConstMatView up;
+  ConstMatView up;    // stride 0: one row for all
   Activation activation = Activation::silu;
-  MatView out;  // may be gate itself
+  float limit = 0.0f;  // of clamped_swiglu, > 0
+  MatView out;         // may be gate itself
+};
+
+struct GateRowsArgs {  // x[r] = x[r] · sigmoid(gate[r]): a shared expert's gate (MOD-19)
+  MatView x;           // [n_rows, n_cols]
+  ConstMatView gate;   // [n_rows, 1]
 };
 
 struct AddScaledArgs {  // x += y · alpha (the product rounded, then the sum)

@@ -63,15 +63,18 @@ void moe_experts_composed(Device& device, const MoeExpertsArgs& a) noexcept {
       rows.push_back(grouping.slots[i] / a.top_k);
       place_of_slot[grouping.slots[i]] = i;
     }
+    const ExpertWeights& w = a.bank[e];
     const MatView x_e = mat_view(gathered, n, hidden), gate_e = mat_view(gate, n, ff),
                   up_e = mat_view(up, n, ff);
     ops.gather_rows(device, {.x = a.x, .rows = rows, .out = x_e});
-    ops.linear(device, {.x = x_e, .weight = a.bank[e].gate, .bias = nullptr, .out = gate_e});
-    ops.linear(device, {.x = x_e, .weight = a.bank[e].up, .bias = nullptr, .out = up_e});
-    ops.act_mul(device, {.gate = gate_e, .up = up_e, .activation = a.activation, .out = gate_e});
+    ops.linear(device, {.x = x_e, .weight = w.gate, .bias = w.gate_bias, .out = gate_e});
+    ops.linear(device, {.x = x_e, .weight = w.up, .bias = w.up_bias, .out = up_e});
+    ops.act_mul(
+        device,
+        {.gate = gate_e, .up = up_e, .activation = a.activation, .limit = a.limit, .out = gate_e});
     ops.linear(device, {.x = gate_e,
-                        .weight = a.bank[e].down,
-                        .bias = nullptr,
+                        .weight = w.down,
+                        .bias = w.down_bias,
                         .out = mat_view(y + std::size_t{begin} * hidden, n, hidden)});
   }
   add_up(a, mat_view(y, n_tokens * a.top_k, hidden), place_of_slot);

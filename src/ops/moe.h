@@ -13,8 +13,9 @@
 namespace kvasir::ops {
 
 enum class RouterScore : std::uint8_t {
-  softmax,  // over all experts, then top-k
-  sigmoid   // DeepSeek: scores + bias select, unbiased scores weigh
+  softmax,        // over all experts, then top-k
+  sigmoid,        // DeepSeek: scores + bias select, unbiased scores weigh
+  softmax_chosen  // top-k of the logits, then softmax over the chosen ones
 };
 
 struct MoeRouteArgs {
@@ -25,8 +26,9 @@ struct MoeRouteArgs {
   std::uint32_t n_groups =
       1;  // selection is limited to the topk_groups best groups (sum of each one's top 2)
   std::uint32_t topk_groups = 1;
-  bool renormalize = false;  // weights divided by their sum (+ 1e-20 for sigmoid)
-  float scale = 1.0f;        // routed_scaling_factor
+  bool renormalize = false;              // weights divided by their sum (+ 1e-20 for sigmoid)
+  float scale = 1.0f;                    // routed_scaling_factor
+  const float* expert_scales = nullptr;  // [n_experts]: on the weights, after `scale`; or null
   std::span<std::uint32_t>
       experts;  // out [n_tokens · top_k], ascending id within a token; ties → lower id
   std::span<float> weights;  // out, same shape
@@ -36,6 +38,9 @@ struct ExpertWeights {
   const PackedMatrix* gate = nullptr;  // [ff, hidden]
   const PackedMatrix* up = nullptr;
   const PackedMatrix* down = nullptr;  // [hidden, ff]
+  const float* gate_bias = nullptr;    // [ff] or null, as the two below
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;  // [hidden]
 };
 
 struct MoeExpertsArgs {
@@ -45,6 +50,7 @@ struct MoeExpertsArgs {
   std::uint32_t top_k = 1;
   std::span<const ExpertWeights> bank;  // [n_experts]
   Activation activation = Activation::silu;
+  float limit = 0.0f;        // as ActMulArgs
   std::span<float> scratch;  // moe_scratch_floats(...)
   MatView out;               // [n_tokens, hidden], overwritten
 };

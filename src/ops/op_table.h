@@ -4,9 +4,15 @@
 #pragma once
 
 #include "ops/attention.h"
+#include "ops/causal_conv.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/embed.h"
+#include "ops/gated_delta.h"
+#include "ops/head_linear.h"
+#include "ops/index_select.h"
+#include "ops/l2_norm.h"
+#include "ops/latent_attention.h"
 #include "ops/linear.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
@@ -20,14 +26,25 @@ using Op = void (*)(Device&, const Args&) noexcept;
 struct OpTable {
   Op<EmbedArgs> embed = nullptr;
   Op<RmsNormArgs> rms_norm = nullptr;
+  Op<LayerNormArgs> layer_norm = nullptr;
   Op<LinearArgs> linear = nullptr;
   Op<RopeArgs> rope = nullptr;
   Op<KvAppendArgs> kv_append = nullptr;
+  Op<KvConvertArgs> kv_convert = nullptr;
   Op<AttentionArgs> attention = nullptr;
   Op<ActMulArgs> act_mul = nullptr;
+  Op<GateRowsArgs> gate_rows = nullptr;
   Op<AddScaledArgs> add_scaled = nullptr;
   Op<ScaleArgs> scale = nullptr;
   Op<GatherRowsArgs> gather_rows = nullptr;
+  Op<L2NormArgs> l2_norm = nullptr;
+  Op<CausalConvArgs> causal_conv = nullptr;
+  Op<DeltaGatesArgs> delta_gates = nullptr;
+  Op<GatedDeltaArgs> gated_delta = nullptr;
+  Op<LatentAppendArgs> latent_append = nullptr;
+  Op<LatentAttentionArgs> latent_attention = nullptr;
+  Op<IndexSelectArgs> index_select = nullptr;
+  Op<HeadLinearArgs> head_linear = head_linear_composed;
   Op<MoeRouteArgs> moe_route = nullptr;
   Op<MoeExpertsArgs> moe_experts = moe_experts_composed;
 };

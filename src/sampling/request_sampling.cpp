@@ -82,13 +82,12 @@ void read_completions_logprobs(FieldReader& in, PartialSampling& out) {
   out.top_logprobs = static_cast<std::uint32_t>(*i);
 }
 
-// Any 64-bit integer, signed or not. The JSON value holds what exceeds 2⁶³ − 1 as a double.
+// Any 64-bit integer, signed or not.
 std::optional<std::uint64_t> read_seed(FieldReader& in) {
   const json::Value* v = in.find("seed");
   if (!v || v->is_null()) return std::nullopt;
   if (const std::int64_t* i = v->as_int()) return static_cast<std::uint64_t>(*i);
-  const std::optional<double> d = v->as_number();
-  if (d && *d >= 0x1p63 && *d < 0x1p64) return static_cast<std::uint64_t>(*d);
+  if (const std::uint64_t* u = v->as_uint()) return *u;
   return in.fail(type_text("seed", "int"));
 }
 

@@ -225,13 +225,8 @@ def test_a_seed_repeats_in_any_company_c08(scripted):
         assert len({alone, *(o.result() for o in others)}) == 8  # SAMP-22: distinct without a seed
 
 
-# The JSON reader keeps integers of 64 signed bits; larger ones lose their low bits before the sampler sees them.
-BEYOND_INT64 = pytest.mark.xfail(strict=True, reason="integers above 2^63 - 1 are read as doubles")
-
-
 @pytest.mark.parametrize("seeds", [(0, 1), (-1, 1), (-2**63, 0), (2**53 + 1, 2**53 + 2),
-                                   pytest.param((2**63 + 1, 2**63 + 2), marks=BEYOND_INT64),
-                                   pytest.param((2**64 - 2, 2**64 - 1), marks=BEYOND_INT64)], ids=repr)
+                                   (2**63 + 1, 2**63 + 2), (2**64 - 2, 2**64 - 1)], ids=repr)
 def test_any_64_bit_integer_is_a_seed_of_its_own_samp22(scripted, seeds):
     first, second = (flips(scripted, seed=seed) for seed in seeds)
 

@@ -40,15 +40,14 @@ def quantize_group(values, bits):
 
 def quantize_rows(data, rows, cols, bits, group):
     values = [bf16_to_f32(b) for b in struct.unpack(f"<{rows * cols}H", data)]
-    words, scales, biases = [], [], []
-    per_word = 32 // bits
+    packed, scales, biases = [], [], []
     for start in range(0, rows * cols, group):
         codes, scale, bias = quantize_group(values[start:start + group], bits)
         scales.append(f32_to_bf16(scale))
         biases.append(f32_to_bf16(bias))
-        for i in range(0, group, per_word):
-            words.append(sum(code << (bits * j) for j, code in enumerate(codes[i:i + per_word])))
-    return (struct.pack(f"<{len(words)}I", *words), struct.pack(f"<{len(scales)}H", *scales),
+        stream = sum(code << (bits * j) for j, code in enumerate(codes))
+        packed.append(stream.to_bytes(group * bits // 8, "little"))
+    return (b"".join(packed), struct.pack(f"<{len(scales)}H", *scales),
             struct.pack(f"<{len(biases)}H", *biases))
 
 
@@ -75,7 +74,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=pathlib.Path)
     parser.add_argument("target", type=pathlib.Path)
-    parser.add_argument("--bits", type=int, choices=(4, 8), default=4)
+    parser.add_argument("--bits", type=int, choices=(2, 3, 4, 5, 6, 8), default=4)
     parser.add_argument("--group", type=int, choices=(32, 64, 128), default=32)
     args = parser.parse_args()
     tensors = []

@@ -25,7 +25,16 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->capture_default_str();
   verb.add_option("-c,--context-length,--ctx-size,--ctx", o.context_length,
                   "Tokens of context; 0: the model's");
-  verb.add_option("--kv-dtype", flags.kv_type, "KV state: bf16 or f32 (default bf16; f32 on ref)");
+  verb.add_option("--kv-dtype", flags.kv_type,
+                  "KV state before quantization: bf16, f16 or f32 (default bf16; f32 on ref)");
+  verb.add_option("--kv-quant,--kv-bits", o.kv_quant,
+                  "Quantized KV state: off, 8, 4, turbo, turbo:kKvV, or config (kv_config.json)")
+      ->capture_default_str();
+  verb.add_option("--quantized-kv-start", o.kv_start,
+                  "Position from which KV is read quantized (at least 512), or eager: from the "
+                  "first token");
+  verb.add_option("--kv-group-size", o.kv_group, "Group of --kv-quant 4 and 8: 32, 64 or 128")
+      ->capture_default_str();
   verb.add_option("--cache-type-k", flags.cache_type_k, "As --kv-dtype, with --cache-type-v")
       ->group("");
   verb.add_option("--cache-type-v", flags.cache_type_v, "As --cache-type-k")->group("");
@@ -63,13 +72,24 @@ Result<std::filesystem::path> find_model(const std::filesystem::path& query) {
   return entry.path;
 }
 
-Result<std::optional<DType>> kv_type_of(const OpenFlags& flags) {
+// llama-server's names: exact types, and q8_0 and q4_0 for --kv-quant 8 and 4 (SRV-92).
+Status read_cache_type(const OpenFlags& flags, std::string& type, std::string& quant) {
   if (flags.cache_type_k != flags.cache_type_v)
     return invalid("--cache-type-k and --cache-type-v must be equal");
-  const std::string& name = flags.kv_type.empty() ? flags.cache_type_k : flags.kv_type;
+  if (flags.cache_type_k == "q8_0")
+    quant = "8";
+  else if (flags.cache_type_k == "q4_0")
+    quant = "4";
+  else if (type.empty())
+    type = flags.cache_type_k;
+  return {};
+}
+
+Result<std::optional<DType>> kv_type_of(const std::string& name) {
   if (name.empty()) return std::optional<DType>();
-  if (name != "bf16" && name != "f32") return invalid("--kv-dtype must be bf16 or f32");
-  return std::optional<DType>(name == "bf16" ? DType::bf16 : DType::f32);
+  for (const DType type : {DType::bf16, DType::f16, DType::f32})
+    if (name == name_of(type)) return std::optional<DType>(type);
+  return invalid("--kv-dtype must be bf16, f16 or f32");
 }
 
 // A template's text is more than a name could be.
@@ -89,7 +109,9 @@ Result<OpenOptions> resolve(const OpenFlags& flags) {
   OpenOptions options = flags.options;
   KVASIR_TRY(options.model, find_model(flags.options.model));
   KVASIR_TRY(options.backend, parse_backend(flags.backend));
-  KVASIR_TRY(options.kv_type, kv_type_of(flags));
+  std::string kv_type = flags.kv_type;
+  KVASIR_TRY_DO(read_cache_type(flags, kv_type, options.kv_quant));
+  KVASIR_TRY(options.kv_type, kv_type_of(kv_type));
   KVASIR_TRY(options.chat_template, read_template(flags.chat_template));
   if (!(flags.kv_budget_gb >= 0 && flags.kv_budget_gb < 1e9))
     return invalid("--kv-budget must be a size ≥ 0");

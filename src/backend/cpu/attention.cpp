@@ -1,34 +1,119 @@
-// kv_append and attention: threads take (row, kv head, some queries); no result is shared between
-// them.
+// kv_append, kv_convert and attention: threads take (row, kv head, some queries); no result is
+// shared between them.
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 #include "backend/cpu/detail/cpu_ops.h"
+#include "base/half.h"
 
 namespace kvasir::backend::cpu {
 namespace {
 
 static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
 
+constexpr std::size_t kEncodeWork = 32;  // multiply-adds that take as long as encoding an element
+
+codec::KvRow row_at(const KvLayerView& kv,
+                    const KvEncodedSide& side,
+                    const BlockId* blocks,
+                    std::uint32_t head,
+                    std::uint32_t position) noexcept {
+  return side.row(
+      kv.row_index(blocks[position / kv.block_tokens], head, position % kv.block_tokens));
+}
+
+// x as the exact type holds it.
+void round_row(
+    const CpuDevice& cpu, DType type, const float* x, std::size_t n, float* out) noexcept {
+  if (type == DType::bf16) return cpu.kernels().round_to_bf16(x, n, out);
+  for (std::size_t i = 0; i < n; ++i) out[i] = type == DType::f16 ? to_f32(to_f16(x[i])) : x[i];
+}
+
+// rounded: room for a row.
+void append_row(const CpuDevice& cpu,
+                const KvLayerView& kv,
+                const KvEncodedSide& side,
+                const float* x,
+                const codec::KvRow& to,
+                float* rounded) noexcept {
+  if (side.codec.kind != codec::KvCodecKind::exact) {
+    round_row(cpu, kv.type, x, kv.head_dim, rounded);
+    codec::encode_row(side.codec, rounded, kv.head_dim, to);
+  } else if (kv.type == DType::bf16) {
+    cpu.kernels().store_bf16(x, kv.head_dim, reinterpret_cast<std::uint16_t*>(to.planes[0]));
+  } else {
+    codec::encode_row(side.codec, x, kv.head_dim, to);
+  }
+}
+
 void append_token(const CpuDevice& cpu,
                   const ops::KvAppendArgs& a,
                   const KvRowView& row,
-                  std::uint32_t i) noexcept {
+                  std::uint32_t i,
+                  float* rounded) noexcept {
   const KvLayerView& kv = a.kv;
+  const KvEncodedSide k = kv.k_side(row.is_encoded), v = kv.v_side(row.is_encoded);
   const std::uint32_t position = row.length + i, token = row.first_token + i;
-  const auto store = [&](const float* from, std::byte* to) {
-    if (kv.type == DType::f32) {
-      std::memcpy(to, from, kv.head_dim * sizeof(float));
-    } else {
-      cpu.kernels().store_bf16(from, kv.head_dim, reinterpret_cast<std::uint16_t*>(to));
+  for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
+    const std::size_t column = std::size_t{h} * kv.head_dim;
+    append_row(cpu, kv, k, a.k.row(token) + column, row_at(kv, k, row.blocks, h, position),
+               rounded);
+    append_row(cpu, kv, v, a.v.row(token) + column, row_at(kv, v, row.blocks, h, position),
+               rounded);
+  }
+}
+
+void convert_position(const ops::KvConvertArgs& a, std::uint32_t position, float* x) noexcept {
+  const KvLayerView& kv = a.kv;
+  const auto convert = [&](const KvEncodedSide& exact, const KvEncodedSide& encoded) {
+    for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
+      codec::decode_row(exact.codec, row_at(kv, exact, a.from, h, position), kv.head_dim, x);
+      codec::encode_row(encoded.codec, x, kv.head_dim, row_at(kv, encoded, a.to, h, position));
     }
   };
-  for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
-    const std::size_t at =
-        kv.offset(row.blocks[position / kv.block_tokens], h, position % kv.block_tokens);
-    store(a.k.row(token) + std::size_t{h} * kv.head_dim, kv.k + at);
-    store(a.v.row(token) + std::size_t{h} * kv.head_dim, kv.v + at);
+  convert(kv.k_side(false), kv.k_encoded);
+  convert(kv.v_side(false), kv.v_encoded);
+}
+
+// The table that codes are looked up in, repeated to 16 entries at least: integers or centroids.
+using CodeTable = std::array<float, 256>;
+
+KvCode fill_table(const codec::KvCodec& codec, bool rounds, CodeTable& table) noexcept {
+  const auto centroids = codec::centroids(codec);
+  if (codec.bits == 8 && centroids.empty())
+    return codec::has_signed_codes(codec) ? KvCode::signed_byte : KvCode::byte;
+  const std::size_t n_codes = std::size_t{1} << codec.bits;
+  for (std::size_t i = 0; i < std::max<std::size_t>(n_codes, 16); ++i) {
+    const float value =
+        centroids.empty() ? static_cast<float>(i % n_codes) : centroids[i % n_codes];
+    table[i] = rounds ? round_to_bf16(value) : value;
   }
+  return codec.bits == 8 ? KvCode::wide : codec.bits == 5 ? KvCode::five : KvCode::narrow;
+}
+
+EncodedSide encoded_side(const KvLayerView& kv,
+                         const KvEncodedSide& side,
+                         CodeTable& table) noexcept {
+  if (side.codec.kind == codec::KvCodecKind::exact) return {};
+  const auto plane = [&](std::size_t part) {
+    return reinterpret_cast<const std::uint8_t*>(side.planes[part]);
+  };
+  EncodedSide out;
+  out.code = fill_table(side.codec, kv.type == DType::bf16, table);
+  out.codes = plane(0);
+  out.scales = plane(1);
+  out.offsets = codec::has_offsets(side.codec) ? plane(2) : nullptr;
+  out.table = table.data();
+  out.codes_bytes = static_cast<std::uint32_t>(side.row_bytes[0]);
+  out.scales_bytes = static_cast<std::uint32_t>(side.row_bytes[1]);
+  out.bits = side.codec.bits;
+  out.group = codec::group_of(side.codec);
+  out.n_groups = kv.head_dim / out.group;
+  out.scale = side.codec.scale_type == codec::ScaleType::f32   ? ScaleKind::f32
+              : side.codec.scale_type == codec::ScaleType::f16 ? ScaleKind::f16
+                                                               : ScaleKind::bf16;
+  out.offset_is_zero_point = codec::has_zero_points(side.codec);
+  return out;
 }
 
 // Later queries, which see more keys, come first: the last items to be dealt are the short ones.
@@ -44,16 +129,12 @@ void list_items(const ops::AttentionArgs& a,
                          .position = row.length + begin,
                          .n_queries = end - begin,
                          .token = row.first_token + begin,
-                         .kv_head = h});
+                         .kv_head = h,
+                         .is_encoded = row.is_encoded});
       }
       end = begin;
     }
   }
-}
-
-std::size_t scratch_floats(const AttentionJob& job, std::size_t n_pairs) noexcept {
-  const std::size_t dim = (job.head_dim + 31) / 32 * 32;
-  return 2 * dim * kTileKeys + n_pairs * (2 * dim + kTileKeys + 2);
 }
 
 }  // namespace
@@ -62,16 +143,30 @@ void kv_append(ops::Device& device, const ops::KvAppendArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
   const std::size_t width = std::size_t{a.kv.n_kv_heads} * a.kv.head_dim;
   for (const KvRowView& row : a.kv.rows) {
-    cpu.split(row.n_new, row.n_new * width, [&](std::size_t begin, std::size_t end, int) {
+    const std::size_t work = row.n_new * width * (row.is_encoded ? kEncodeWork : 1);
+    cpu.split(row.n_new, work, [&](std::size_t begin, std::size_t end, int part) {
+      float* const rounded = cpu.thread_scratch(part, a.kv.head_dim);
       for (std::size_t i = begin; i < end; ++i)
-        append_token(cpu, a, row, static_cast<std::uint32_t>(i));
+        append_token(cpu, a, row, static_cast<std::uint32_t>(i), rounded);
     });
   }
+}
+
+void kv_convert(ops::Device& device, const ops::KvConvertArgs& a) noexcept {
+  CpuDevice& cpu = cpu_of(device);
+  const std::size_t n = a.end - a.begin;
+  cpu.split(n, n * a.kv.n_kv_heads * a.kv.head_dim * kEncodeWork,
+            [&](std::size_t begin, std::size_t end, int part) {
+              float* const x = cpu.thread_scratch(part, a.kv.head_dim);
+              for (std::size_t i = begin; i < end; ++i)
+                convert_position(a, a.begin + static_cast<std::uint32_t>(i), x);
+            });
 }
 
 void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
   const std::uint32_t heads = a.n_heads / a.kv.n_kv_heads;
+  CodeTable k_table, v_table;
   const AttentionJob job{.q = a.q.data,
                          .q_stride = a.q.stride,
                          .out = a.out.data,
@@ -86,13 +181,22 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
                          .queries_per_kv = heads,
                          .scale = a.scale,
                          .softcap = a.softcap,
-                         .sinks = a.sinks};
+                         .sinks = a.sinks,
+                         .is_f16 = a.kv.type == DType::f16,
+                         .k_encoded = encoded_side(a.kv, a.kv.k_encoded, k_table),
+                         .v_encoded = encoded_side(a.kv, a.kv.v_encoded, v_table)};
   const std::uint32_t chunk = std::max(1u, kChunkQueries / heads);
   list_items(a, chunk, cpu.items());
   cpu.deal(cpu.items().size(), [&](std::size_t i, int part) {
     const AttentionItem& item = cpu.items()[i];
-    const std::size_t n_floats = scratch_floats(job, std::size_t{chunk} * heads);
+    const std::size_t n_floats = attention_scratch_floats(job.head_dim, std::size_t{chunk} * heads);
     cpu.kernels().attention(job, item, cpu.thread_scratch(part, n_floats));
+    if (!item.is_encoded || !codec::is_rotated(a.kv.v_encoded.codec)) return;
+    for (std::uint32_t query = 0; query < item.n_queries; ++query) {
+      for (std::uint32_t h = item.kv_head * heads; h < (item.kv_head + 1) * heads; ++h)
+        codec::unrotate(a.out.row(item.token + query) + std::size_t{h} * a.kv.head_dim,
+                        a.kv.head_dim);
+    }
   });
 }
 

@@ -22,4 +22,8 @@ struct CpuOptions {
 bool cpu_supports(Isa isa) noexcept;
 Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options);
 
+// Bytes that such a device's pack() takes for a weight, from its shape and type: the stored data is
+// not read. Scales that happen to fit in 16 bits where the type's need not may make it take less.
+Result<std::size_t> packed_size_bytes(const codec::WeightMatrix& weight, ops::PackOptions options);
+
 }  // namespace kvasir::backend::cpu

@@ -58,6 +58,18 @@ TEST(RmsNorm, IsRightForRowsAndHeads) {
   }
 }
 
+TEST(LayerNorm, IsRightWithAndWithoutBias_MOD1) {
+  for (const std::uint32_t n_cols : {576u, 2000u, 64u, 80u, 5u, 1u}) {
+    const auto weight = draw_matrix(n_cols), bias = draw_matrix(n_cols, 0.3f);
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      expect_right(draw_matrix(n_cols), 16, 1, [&](ops::Device& d, MatView x) {
+        for (float* v = x.data; v < x.row(1); ++v) *v += 3.0f;  // a mean far from zero
+        d.ops().layer_norm(d, {.x = x, .weight = weight.data(), .bias = b, .eps = 1e-5f, .out = x});
+      });
+    }
+  }
+}
+
 TEST(Rope, IsRightInBothPairings) {
   for (const auto& [dim, n_pairs] : {std::pair{64u, 32u}, {80u, 16u}, {8u, 4u}, {96u, 40u}}) {
     std::vector<float> cos(std::size_t{100} * n_pairs), sin(cos.size());
@@ -83,7 +95,8 @@ TEST(Rope, IsRightInBothPairings) {
 TEST(ActMul, IsRight) {
   const auto up = draw_matrix(1000);
   for (const auto activation :
-       {ops::Activation::silu, ops::Activation::gelu, ops::Activation::gelu_tanh}) {
+       {ops::Activation::silu, ops::Activation::gelu, ops::Activation::gelu_tanh,
+        ops::Activation::sigmoid, ops::Activation::identity}) {
     for (const float deviation : {0.5f, 4.0f, 60.0f}) {
       expect_right(draw_matrix(1000, deviation), 32, 0.05, [&](ops::Device& d, MatView x) {
         d.ops().act_mul(
@@ -92,6 +105,39 @@ TEST(ActMul, IsRight) {
       });
     }
   }
+}
+
+TEST(ActMul, ClampsBothInputsOfASwiglu_MOD34) {
+  const auto up = draw_matrix(1000, 6.0f);
+  for (const float deviation : {0.5f, 8.0f, 200.0f}) {
+    expect_right(draw_matrix(1000, deviation), 64, 0.1, [&](ops::Device& d, MatView x) {
+      d.ops().act_mul(d, {.gate = x,
+                          .up = {up.data(), kRows, 1000, 1000},
+                          .activation = ops::Activation::clamped_swiglu,
+                          .limit = 7.0f,
+                          .out = x});
+    });
+  }
+}
+
+TEST(ActMul, ClampsLetANaNThrough) {
+  const float nan = std::nanf("");
+  for (const auto& device : {make(), make_mirror(), make_oracle()}) {
+    std::vector<float> gate{nan, 1.0f, 2.0f}, up{1.0f, nan, 0.5f};
+    device->ops().act_mul(*device, {.gate = {gate.data(), 1, 3, 3},
+                                    .up = {up.data(), 1, 3, 3},
+                                    .activation = ops::Activation::clamped_swiglu,
+                                    .limit = 7.0f,
+                                    .out = mat_view(gate.data(), 1, 3)});
+    EXPECT_TRUE(std::isnan(gate[0]) && std::isnan(gate[1]) && std::isfinite(gate[2]));
+  }
+}
+
+TEST(GateRows, MultipliesARowByTheSigmoidOfItsGate) {
+  const auto gate = draw_matrix(1, 3.0f);
+  expect_right(draw_matrix(333), 8, 0, [&](ops::Device& d, MatView x) {
+    d.ops().gate_rows(d, {.x = x, .gate = {gate.data(), kRows, 1, 1}});
+  });
 }
 
 TEST(AddScaled, RoundsTheProductThenTheSum) {
@@ -150,6 +196,52 @@ TEST(MoeRoute, ChoosesAsTheOracleDoes) {
       EXPECT_LE(worst_ulps(weights[0], weights[1], 0), 32);
     }
   }
+}
+
+TEST(MoeRoute, TakesTheSoftmaxOfTheChosenAlone_MOD34) {
+  const std::vector<float> logits{1.0f, 3.0f, 2.0f, -200.0f, 3.0f, -300.0f};
+  const std::vector<float> scales{1.0f, 0.5f, 1.0f, 1.0f, 2.0f, 1.0f};
+  for (const auto& device : {make(), make_mirror(), make_oracle()}) {
+    std::vector<std::uint32_t> experts(5);
+    std::vector<float> weights(5);
+    ops::MoeRouteArgs args{.logits = {logits.data(), 1, 6, 6},
+                           .score = ops::RouterScore::softmax_chosen,
+                           .top_k = 5,
+                           .experts = experts,
+                           .weights = weights};
+    device->ops().moe_route(*device, args);
+    EXPECT_EQ(experts, (std::vector<std::uint32_t>{0, 1, 2, 3, 4}));
+    const float sum = 2.0f + std::exp(-1.0f) + std::exp(-2.0f);
+    const float want[] = {std::exp(-2.0f) / sum, 1 / sum, std::exp(-1.0f) / sum, 0.0f, 1 / sum};
+    for (int i = 0; i < 5; ++i) EXPECT_NEAR(weights[i], want[i], 1e-6f);
+
+    args.expert_scales = scales.data();
+    device->ops().moe_route(*device, args);
+    EXPECT_NEAR(weights[1], 0.5f / sum, 1e-6f);
+    EXPECT_NEAR(weights[4], 2.0f / sum, 1e-6f);
+  }
+}
+
+TEST(MoeRoute, MirrorsTheChosenSoftmaxToTheBit_MOD34) {
+  std::mt19937 rng(5);
+  const auto logits = random_floats(std::size_t{kRows} * 32, rng, 3.0f),
+             scales = random_floats(32, rng);
+  const auto cpu = make(), mirror = make_mirror();
+  std::vector<std::uint32_t> experts[2];
+  std::vector<float> weights[2];
+  for (int i = 0; i < 2; ++i) {
+    ops::Device& d = i == 0 ? *cpu : *mirror;
+    experts[i].resize(std::size_t{kRows} * 4);
+    weights[i].resize(experts[i].size());
+    d.ops().moe_route(d, {.logits = {logits.data(), kRows, 32, 32},
+                          .score = ops::RouterScore::softmax_chosen,
+                          .top_k = 4,
+                          .expert_scales = scales.data(),
+                          .experts = experts[i],
+                          .weights = weights[i]});
+  }
+  EXPECT_EQ(experts[0], experts[1]);
+  EXPECT_TRUE(same_bits(weights[0], weights[1]));
 }
 
 TEST(MoeRoute, TiesGoToTheLowerExpertAndNaNsComeLast) {

@@ -28,6 +28,7 @@ void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
                     .out = a.out.data,
                     .out_stride = a.out.stride,
                     .weight = a.weight,
+                    .bias = nullptr,
                     .n_cols = a.x.n_cols,
                     .group = a.group,
                     .eps = a.eps};
@@ -35,6 +36,24 @@ void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
             [&](std::size_t begin, std::size_t end, int) {
               cpu.kernels().rms_norm(job, static_cast<std::uint32_t>(begin),
                                      static_cast<std::uint32_t>(end));
+            });
+}
+
+void layer_norm(ops::Device& device, const ops::LayerNormArgs& a) noexcept {
+  CpuDevice& cpu = cpu_of(device);
+  const NormJob job{.x = a.x.data,
+                    .x_stride = a.x.stride,
+                    .out = a.out.data,
+                    .out_stride = a.out.stride,
+                    .weight = a.weight,
+                    .bias = a.bias,
+                    .n_cols = a.x.n_cols,
+                    .group = a.x.n_cols,
+                    .eps = a.eps};
+  cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols * 2,
+            [&](std::size_t begin, std::size_t end, int) {
+              cpu.kernels().layer_norm(job, static_cast<std::uint32_t>(begin),
+                                       static_cast<std::uint32_t>(end));
             });
 }
 
@@ -64,10 +83,23 @@ void act_mul(ops::Device& device, const ops::ActMulArgs& a) noexcept {
                     .out = a.out.data,
                     .out_stride = a.out.stride,
                     .n_cols = a.gate.n_cols,
-                    .alpha = 1.0f,
+                    .alpha = a.limit,
                     .softcap = 0.0f};
   run_rows(device, job, a.gate.n_rows, 8,
            cpu_of(device).kernels().act_mul[static_cast<std::size_t>(a.activation)]);
+}
+
+void gate_rows(ops::Device& device, const ops::GateRowsArgs& a) noexcept {
+  const RowsJob job{.x = a.x.data,
+                    .x_stride = a.x.stride,
+                    .y = a.gate.data,
+                    .y_stride = a.gate.stride,
+                    .out = a.x.data,
+                    .out_stride = a.x.stride,
+                    .n_cols = a.x.n_cols,
+                    .alpha = 1.0f,
+                    .softcap = 0.0f};
+  run_rows(device, job, a.x.n_rows, 1, cpu_of(device).kernels().gate_rows);
 }
 
 void add_scaled(ops::Device& device, const ops::AddScaledArgs& a) noexcept {

@@ -16,7 +16,8 @@ void score_row(const KernelTable& kernels,
                const float* logits,
                std::vector<float>& scores) {
   const std::size_t n = a.logits.n_cols;
-  scores.resize(n);
+  scores.assign(logits, logits + n);
+  if (a.score == ops::RouterScore::softmax_chosen) return;
   if (a.score == ops::RouterScore::sigmoid) {
     std::transform(logits, logits + n, scores.begin(), [](float x) { return -x; });
     kernels.exp(scores.data(), n, scores.data());
@@ -47,6 +48,22 @@ void choose(const std::vector<float>& choice, std::size_t n, std::vector<bool>& 
     if (best == choice.size()) return;
     chosen[best] = true;
   }
+}
+
+// The chosen logits, in place, become their softmax.
+void softmax_chosen(const KernelTable& kernels,
+                    const std::vector<bool>& chosen,
+                    std::vector<float>& scores) {
+  float largest = kExcluded, sum = 0.0f;
+  for (std::size_t e = 0; e < scores.size(); ++e) {
+    if (chosen[e]) largest = std::max(largest, scores[e]);
+  }
+  for (float& s : scores) s -= largest;
+  kernels.exp(scores.data(), scores.size(), scores.data());
+  for (std::size_t e = 0; e < scores.size(); ++e) {
+    if (chosen[e]) sum += scores[e];
+  }
+  for (float& s : scores) s /= sum;
 }
 
 // Only experts of the topk_groups groups with the largest sums of their two best stay eligible.
@@ -85,6 +102,7 @@ void write_choice(const ops::MoeRouteArgs& a,
   for (std::size_t i = token * a.top_k; i < slot; ++i) {
     if (a.renormalize) a.weights[i] /= sum;
     a.weights[i] *= a.scale;
+    if (a.expert_scales) a.weights[i] *= a.expert_scales[a.experts[i]];
   }
 }
 
@@ -102,6 +120,7 @@ void moe_route(ops::Device& device, const ops::MoeRouteArgs& a) noexcept {
       choice[e] += a.selection_bias[e];
     if (a.topk_groups < a.n_groups) limit_groups(a, choice, chosen);
     choose(choice, a.top_k, chosen);
+    if (a.score == ops::RouterScore::softmax_chosen) softmax_chosen(kernels, chosen, scores);
     write_choice(a, t, scores, chosen);
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <string>
@@ -51,15 +52,38 @@ ScaleKind find_scale_kind(const codec::WeightMatrix& weight, std::size_t group, 
   return f16 ? ScaleKind::f16 : bf16 ? ScaleKind::bf16 : ScaleKind::f32;
 }
 
+// What find_scale_kind finds in all but freak weights, from the type alone: f32 where scales are
+// products.
+ScaleKind expect_scale_kind(const codec::WeightMatrix& weight, const codec::WeightTypeInfo& info) {
+  switch (info.scale_plane) {
+    case codec::ScalePlane::none: {
+      // A block's only scale is stored as it is; those of smaller groups are products with it.
+      const bool is_ternary = info.name.starts_with("tq");
+      return info.group == info.block || is_ternary ? ScaleKind::f16 : ScaleKind::f32;
+    }
+    case codec::ScalePlane::floats:
+      return weight.planes.scale_type == codec::ScaleType::f32 ? ScaleKind::f32 : ScaleKind::f16;
+    case codec::ScalePlane::e8m0:
+      return ScaleKind::bf16;
+    case codec::ScalePlane::e4m3: {  // 4 significant bits, times a factor
+      int exponent = 0;
+      return std::frexp(weight.planes.factor, &exponent) == 0.5f ? ScaleKind::bf16 : ScaleKind::f32;
+    }
+    case codec::ScalePlane::columns:
+      return ScaleKind::f32;  // the bias is a product
+  }
+  return ScaleKind::f32;
+}
+
 Result<PackedLayout> plan_quantized(const codec::WeightMatrix& weight,
                                     const codec::WeightTypeInfo& info,
-                                    CpuDevice& device) {
+                                    ScaleKind scale) {
   if (info.bits > 8 || info.group % 8 != 0 || kBlockK % info.group != 0) {
     return unsupported("backend/cpu has no layout for " + std::string(info.name));
   }
   PackedLayout l;
   l.code = info.bits <= 4 ? CodeKind::nibble : CodeKind::byte;
-  l.scale = find_scale_kind(weight, info.group, device);
+  l.scale = scale;
   l.has_bias = info.has_bias;
   l.is_signed = info.is_signed;
   l.group = static_cast<std::uint32_t>(info.group);
@@ -71,7 +95,10 @@ Result<PackedLayout> plan_quantized(const codec::WeightMatrix& weight,
   return l;
 }
 
-PackedLayout plan_dense(const codec::WeightMatrix& weight, CodeKind code) {
+PackedLayout plan_dense(const codec::WeightMatrix& weight,
+                        const codec::WeightTypeInfo& info,
+                        ops::PackOptions options) {
+  const CodeKind code = options.exact_f32 && info.name != "bf16" ? CodeKind::f32 : CodeKind::bf16;
   PackedLayout l;
   l.code = code;
   l.group = kStep;
@@ -168,10 +195,9 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
   m->round_x = !options.exact_f32;
   PackedLayout& l = m->layout;
   if (info.quantized) {
-    KVASIR_TRY(l, plan_quantized(weight, info, device));
+    KVASIR_TRY(l, plan_quantized(weight, info, find_scale_kind(weight, info.group, device)));
   } else {
-    l = plan_dense(weight,
-                   options.exact_f32 && info.name != "bf16" ? CodeKind::f32 : CodeKind::bf16);
+    l = plan_dense(weight, info, options);
   }
   l.panel_bytes = l.group_bytes * l.n_groups;
   KVASIR_TRY(m->data, allocate_memory(l.panel_bytes * m->n_panels()));
@@ -185,6 +211,18 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
                  }
                });
   return m;
+}
+
+Result<std::size_t> packed_size_bytes(const codec::WeightMatrix& weight, ops::PackOptions options) {
+  const codec::WeightTypeInfo& info = codec::info(weight.type);
+  PackedLayout l;
+  if (info.quantized) {
+    KVASIR_TRY(l, plan_quantized(weight, info, expect_scale_kind(weight, info)));
+  } else {
+    l = plan_dense(weight, info, options);
+  }
+  const std::size_t n_panels = (std::size_t{weight.n_out} + kPanel - 1) / kPanel;
+  return l.group_bytes * l.n_groups * n_panels;
 }
 
 }  // namespace kvasir::backend::cpu

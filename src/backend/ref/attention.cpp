@@ -1,33 +1,14 @@
-// kv_append, and attention in f64: scores of all visible keys, one softmax, one weighted sum.
+// Attention in f64: scores of all visible keys, one softmax, one weighted sum.
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "backend/ref/detail/kv_rows.h"
 #include "backend/ref/detail/ref_ops.h"
-#include "base/half.h"
 #include "base/thread_pool.h"
 
 namespace kvasir::backend::ref {
 namespace {
-
-std::size_t place(const KvLayerView& kv,
-                  const KvRowView& row,
-                  std::uint32_t head,
-                  std::uint32_t position) noexcept {
-  return kv.offset(row.blocks[position / kv.block_tokens], head, position % kv.block_tokens);
-}
-
-void store(const KvLayerView& kv, std::byte* to, const float* values) noexcept {
-  for (std::size_t d = 0; d < kv.head_dim; ++d) {
-    if (kv.type == DType::f32) {
-      std::memcpy(to + d * sizeof(float), values + d, sizeof(float));
-    } else {
-      const BFloat16 rounded = to_bf16(values[d]);
-      std::memcpy(to + d * sizeof(rounded), &rounded, sizeof(rounded));
-    }
-  }
-}
 
 double score(const ops::AttentionArgs& a, const float* q, const float* k) noexcept {
   double sum = 0.0;
@@ -37,26 +18,31 @@ double score(const ops::AttentionArgs& a, const float* q, const float* k) noexce
   return cap > 0.0 ? cap * std::tanh(s / cap) : s;
 }
 
-// Rows [begin, end) of one head of a plane, decoded.
-std::vector<float> decode_rows(const ops::AttentionArgs& a,
-                               const std::byte* plane,
-                               const VisibleKeys& keys,
-                               std::uint32_t head) {
-  std::vector<float> rows;
-  rows.reserve(std::size_t{keys.end - keys.begin} * a.kv.head_dim);
+struct DecodedRows {
+  std::vector<float> values;  // [end - begin, head_dim]
+  bool is_rotated;
+};
+// Rows [begin, end) of one head.
+DecodedRows decode_rows(const ops::AttentionArgs& a,
+                        KvSide which,
+                        const VisibleKeys& keys,
+                        std::uint32_t head) {
+  const KvEncodedSide side = side_of(a.kv, which, keys.row->is_encoded);
+  DecodedRows out{std::vector<float>(std::size_t{keys.end - keys.begin} * a.kv.head_dim),
+                  codec::is_rotated(side.codec)};
   for (std::uint32_t p = keys.begin; p < keys.end; ++p) {
-    for (std::uint32_t d = 0; d < a.kv.head_dim; ++d)
-      rows.push_back(kv_value(a.kv, plane, *keys.row, head, p, d));
+    codec::decode_row(side.codec, row_at(a.kv, side, keys.row->blocks, head, p), a.kv.head_dim,
+                      &out.values[std::size_t{p - keys.begin} * a.kv.head_dim]);
   }
-  return rows;
+  return out;
 }
 
 // k, v: decoded rows of positions from `first` on; the query sees [keys.begin, keys.end).
 void attend(const ops::AttentionArgs& a,
             const VisibleKeys& keys,
             std::uint32_t first,
-            const std::vector<float>& k,
-            const std::vector<float>& v,
+            const DecodedRows& k,
+            const DecodedRows& v,
             std::uint32_t token,
             std::uint32_t head) {
   const std::size_t dim = a.kv.head_dim;
@@ -65,16 +51,17 @@ void attend(const ops::AttentionArgs& a,
   double largest =
       a.sinks ? static_cast<double>(a.sinks[head]) : -std::numeric_limits<double>::infinity();
   for (std::size_t j = keys.begin; j < keys.end; ++j) {
-    p.push_back(score(a, q, &k[(j - first) * dim]));
+    p.push_back(score(a, q, &k.values[(j - first) * dim]));
     largest = std::fmax(largest, p.back());
   }
   double sum = a.sinks ? std::exp(static_cast<double>(a.sinks[head]) - largest) : 0.0;
   for (double& x : p) sum += x = std::exp(x - largest);
   std::vector<double> out(dim, 0.0);
   for (std::size_t j = 0; j < p.size(); ++j) {
-    const float* row = &v[(keys.begin - first + j) * dim];
+    const float* row = &v.values[(keys.begin - first + j) * dim];
     for (std::size_t d = 0; d < dim; ++d) out[d] += p[j] * static_cast<double>(row[d]);
   }
+  if (v.is_rotated) codec::unrotate(out.data(), a.kv.head_dim);
   for (std::size_t d = 0; d < dim; ++d)
     a.out.row(token)[head * dim + d] = static_cast<float>(out[d] / sum);
 }
@@ -89,7 +76,8 @@ void oracle_row(const ops::AttentionArgs& a, const KvRowView& row) {
   for (std::uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) {
     VisibleKeys all = visible(a.kv, row, 0);
     all.end = row.length + row.n_new;
-    const auto k = decode_rows(a, a.kv.k, all, kv_head), v = decode_rows(a, a.kv.v, all, kv_head);
+    const auto k = decode_rows(a, KvSide::keys, all, kv_head),
+               v = decode_rows(a, KvSide::values, all, kv_head);
     for (std::uint32_t i = 0; i < row.n_new; ++i) {
       for (std::uint32_t h = kv_head * queries_per_kv; h < (kv_head + 1) * queries_per_kv; ++h) {
         attend(a, visible(a.kv, row, i), all.begin, k, v, row.first_token + i, h);
@@ -99,42 +87,19 @@ void oracle_row(const ops::AttentionArgs& a, const KvRowView& row) {
 }
 
 void mirror_row(const ops::AttentionArgs& a, const KvRowView& row) {
-  for (std::uint32_t i = 0; i < row.n_new; ++i) {
-    for (std::uint32_t h = 0; h < a.n_heads; ++h)
-      mirror_attend(a, visible(a.kv, row, i), row.first_token + i, h);
+  const std::uint32_t queries_per_kv = a.n_heads / a.kv.n_kv_heads;
+  for (std::uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) {
+    const std::uint32_t begin = visible(a.kv, row, 0).begin, end = row.length + row.n_new;
+    const UnpackedRows k(a.kv, row, KvSide::keys, kv_head, begin, end),
+        v(a.kv, row, KvSide::values, kv_head, begin, end);
+    for (std::uint32_t i = 0; i < row.n_new; ++i) {
+      for (std::uint32_t h = kv_head * queries_per_kv; h < (kv_head + 1) * queries_per_kv; ++h)
+        mirror_attend(a, visible(a.kv, row, i), k, v, row.first_token + i, h);
+    }
   }
 }
 
 }  // namespace
-
-float kv_value(const KvLayerView& kv,
-               const std::byte* plane,
-               const KvRowView& row,
-               std::uint32_t head,
-               std::uint32_t position,
-               std::uint32_t d) noexcept {
-  const std::byte* from = plane + place(kv, row, head, position) + d * size_of(kv.type);
-  if (kv.type == DType::f32) {
-    float value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  BFloat16 value;
-  std::memcpy(&value, from, sizeof(value));
-  return to_f32(value);
-}
-
-void kv_append(ops::Device&, const ops::KvAppendArgs& a) noexcept {
-  for (const KvRowView& row : a.kv.rows) {
-    for (std::uint32_t i = 0; i < row.n_new; ++i) {
-      for (std::uint32_t h = 0; h < a.kv.n_kv_heads; ++h) {
-        const std::size_t to = place(a.kv, row, h, row.length + i);
-        store(a.kv, a.kv.k + to, a.k.row(row.first_token + i) + std::size_t{h} * a.kv.head_dim);
-        store(a.kv, a.kv.v + to, a.v.row(row.first_token + i) + std::size_t{h} * a.kv.head_dim);
-      }
-    }
-  }
-}
 
 void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
   const FloatModeScope mode;

@@ -10,12 +10,13 @@ namespace kvasir::backend::ref {
 namespace {
 
 // Column i goes to lane i mod 16 of accumulator (i / 16) mod 4; (0 + 1) + (2 + 3); halves of the
-// lanes.
-float sum_of_squares(const float* x, std::size_t n) noexcept {
+// lanes. add(accumulator, x) is the accumulator's next value.
+template <class Add>
+float sum_columns(const float* x, std::size_t n, Add add) noexcept {
   float sums[4][16] = {};
   for (std::size_t i = 0; i < n; ++i) {
     float& sum = sums[i / 16 % 4][i % 16];
-    sum = std::fma(x[i], x[i], sum);
+    sum = add(sum, x[i]);
   }
   float lanes[16];
   for (int l = 0; l < 16; ++l) lanes[l] = (sums[0][l] + sums[1][l]) + (sums[2][l] + sums[3][l]);
@@ -23,6 +24,10 @@ float sum_of_squares(const float* x, std::size_t n) noexcept {
     for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
   }
   return lanes[0];
+}
+
+float sum_of_squares(const float* x, std::size_t n) noexcept {
+  return sum_columns(x, n, [](float sum, float v) { return std::fma(v, v, sum); });
 }
 
 float activate(ops::Activation activation, float x) noexcept {
@@ -33,8 +38,20 @@ float activate(ops::Activation activation, float x) noexcept {
       return mirror_gelu(x);
     case ops::Activation::gelu_tanh:
       return mirror_gelu_tanh(x);
+    case ops::Activation::sigmoid:
+      return mirror_sigmoid(x);
+    case ops::Activation::identity:
+      return x;
+    case ops::Activation::clamped_swiglu:
+      return x / (1.0f + mirror_exp(-1.702f * x));
   }
   return x;
+}
+
+float clamped_swiglu(float gate, float up, float limit) noexcept {
+  const float g = limit < gate ? limit : gate;
+  const float below = limit < up ? limit : up, u = -limit > below ? -limit : below;
+  return activate(ops::Activation::clamped_swiglu, g) * (u + 1.0f);
 }
 
 }  // namespace
@@ -49,6 +66,23 @@ void mirror_rms_norm(const ops::RmsNormArgs& a) noexcept {
       const float inverse = 1.0f / std::sqrt(mean + a.eps);
       for (std::size_t i = 0; i < a.group; ++i)
         out[i] = a.weight ? (x[i] * inverse) * a.weight[i] : x[i] * inverse;
+    }
+  }
+}
+
+void mirror_layer_norm(const ops::LayerNormArgs& a) noexcept {
+  const FloatModeScope mode;
+  const std::size_t n = a.x.n_cols;
+  for (std::size_t t = 0; t < a.x.n_rows; ++t) {
+    const float* x = a.x.row(t);
+    float* out = a.out.row(t);
+    const float mean =
+        sum_columns(x, n, [](float sum, float v) { return sum + v; }) / static_cast<float>(n);
+    for (std::size_t i = 0; i < n; ++i) out[i] = x[i] - mean;
+    const float inverse = 1.0f / std::sqrt(sum_of_squares(out, n) / static_cast<float>(n) + a.eps);
+    for (std::size_t i = 0; i < n; ++i) {
+      const float y = (out[i] * inverse) * a.weight[i];
+      out[i] = a.bias ? y + a.bias[i] : y;
     }
   }
 }
@@ -75,7 +109,10 @@ void mirror_act_mul(const ops::ActMulArgs& a) noexcept {
   const FloatModeScope mode;
   for (std::size_t t = 0; t < a.gate.n_rows; ++t) {
     for (std::size_t i = 0; i < a.gate.n_cols; ++i) {
-      a.out.row(t)[i] = activate(a.activation, a.gate.row(t)[i]) * a.up.row(t)[i];
+      const float gate = a.gate.row(t)[i], up = a.up.row(t)[i];
+      a.out.row(t)[i] = a.activation == ops::Activation::clamped_swiglu
+                            ? clamped_swiglu(gate, up, a.limit)
+                            : activate(a.activation, gate) * up;
     }
   }
 }

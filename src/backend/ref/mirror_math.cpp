@@ -47,6 +47,8 @@ float mirror_tanh(float x) noexcept {
   return std::copysign(1.0f - 2.0f / (mirror_exp(a + a) + 1.0f), x);
 }
 
+float mirror_sigmoid(float x) noexcept { return 1.0f / (1.0f + mirror_exp(0.0f - x)); }
+
 float mirror_silu(float x) noexcept { return x / (1.0f + mirror_exp(0.0f - x)); }
 
 float mirror_gelu(float x) noexcept {
@@ -69,6 +71,15 @@ float mirror_gelu(float x) noexcept {
 float mirror_gelu_tanh(float x) noexcept {
   const float y = -1.59576912f * std::fma((0.044715f * x) * x, x, x);
   return x / (1.0f + mirror_exp(y));
+}
+
+// max(x, 0) + log1p(z), z = e^-|x|; log1p(z) = 2 atanh(s), s = z / (2 + z).
+float mirror_softplus(float x) noexcept {
+  static constexpr float kAtanh[] = {0.3333333366026371f, 0.1999985316596486f, 0.14296178997151418f,
+                                     0.10853287900440187f, 0.11612164612011674f};
+  const float z = mirror_exp(0.0f - std::fabs(x)), s = z / (2.0f + z), w = s * s;
+  const float log1p = (s + s) * std::fma(w, polynomial(kAtanh, w), 1.0f);
+  return (0.0f < x ? x : 0.0f) + log1p;
 }
 
 }  // namespace kvasir::backend::ref

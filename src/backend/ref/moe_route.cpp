@@ -20,6 +20,7 @@ float exponential(float x) { return mirror_exp(x); }
 template <class Real>
 std::vector<Real> scores_of(const ops::MoeRouteArgs& a, const float* logits) {
   std::vector<Real> s(logits, logits + a.logits.n_cols);
+  if (a.score == ops::RouterScore::softmax_chosen) return s;
   if (a.score == ops::RouterScore::sigmoid) {
     for (Real& x : s) x = Real(1) / (Real(1) + exponential(-x));
     return s;
@@ -63,21 +64,32 @@ void keep_best_groups(const ops::MoeRouteArgs& a, std::vector<Real>& choice) {
   }
 }
 
+// The chosen logits, in place, become their softmax.
+template <class Real>
+void softmax_chosen(std::vector<Real>& scores, const std::vector<std::uint32_t>& chosen) {
+  Real largest = -std::numeric_limits<Real>::infinity(), sum = 0;
+  for (const auto e : chosen) largest = std::max(largest, scores[e]);
+  for (const auto e : chosen) sum += scores[e] = exponential(scores[e] - largest);
+  for (const auto e : chosen) scores[e] /= sum;
+}
+
 template <class Real>
 void route_row(const ops::MoeRouteArgs& a, std::size_t t) {
-  const std::vector<Real> scores = scores_of<Real>(a, a.logits.row(t));
+  std::vector<Real> scores = scores_of<Real>(a, a.logits.row(t));
   std::vector<Real> choice = scores;
   for (std::size_t e = 0; a.selection_bias && e < choice.size(); ++e)
     choice[e] += Real(a.selection_bias[e]);
   if (a.topk_groups < a.n_groups) keep_best_groups(a, choice);
   const auto chosen = best(choice, a.top_k);
+  if (a.score == ops::RouterScore::softmax_chosen) softmax_chosen(scores, chosen);
   Real sum = 0;
   for (const auto e : chosen) sum += scores[e];
   if (a.score == ops::RouterScore::sigmoid) sum += Real(1e-20);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const Real weight = a.renormalize ? scores[chosen[i]] / sum : scores[chosen[i]];
     a.experts[t * a.top_k + i] = chosen[i];
-    a.weights[t * a.top_k + i] = static_cast<float>(weight * Real(a.scale));
+    const Real expert_scale = a.expert_scales ? Real(a.expert_scales[chosen[i]]) : Real(1);
+    a.weights[t * a.top_k + i] = static_cast<float>(weight * Real(a.scale) * expert_scale);
   }
 }
 

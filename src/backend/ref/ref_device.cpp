@@ -15,14 +15,24 @@ namespace {
 
 constexpr ops::OpTable kOps{.embed = &embed,
                             .rms_norm = &rms_norm,
+                            .layer_norm = &layer_norm,
                             .linear = &linear,
                             .rope = &rope,
                             .kv_append = &kv_append,
+                            .kv_convert = &kv_convert,
                             .attention = &attention,
                             .act_mul = &act_mul,
+                            .gate_rows = &gate_rows,
                             .add_scaled = &add_scaled,
                             .scale = &scale,
                             .gather_rows = &gather_rows,
+                            .l2_norm = &l2_norm,
+                            .causal_conv = &causal_conv,
+                            .delta_gates = &delta_gates,
+                            .gated_delta = &gated_delta,
+                            .latent_append = &latent_append,
+                            .latent_attention = &latent_attention,
+                            .index_select = &index_select,
                             .moe_route = &moe_route,
                             .moe_experts = &ops::moe_experts_composed};
 
@@ -55,6 +65,7 @@ class RefDevice final : public ops::Device {
   }
   std::string numerics_id() const override { return std::string(name()) + "-1"; }
   const ops::OpTable& ops() const noexcept override { return kOps; }
+  bool is_exact() const noexcept override { return mode_ == RefMode::oracle; }
 
   Result<Buffer> allocate(std::size_t size_bytes) override {
     const std::size_t rounded = (size_bytes + 63) / 64 * 64;

@@ -30,6 +30,11 @@ inline float f32_at(const std::byte* at) noexcept {
   std::memcpy(&f, at, sizeof f);
   return f;
 }
+inline std::uint16_t u16_at(const std::byte* at) noexcept {
+  std::uint16_t u;
+  std::memcpy(&u, at, sizeof u);
+  return u;
+}
 inline std::uint32_t u32_at(const std::byte* at) noexcept {
   std::uint32_t u;
   std::memcpy(&u, at, sizeof u);

@@ -135,11 +135,13 @@ bool Engine::take_prefix(Request& request, std::span<const sched::BlockDemand> r
 void Engine::add_demand(const Request& request, std::vector<sched::BlockDemand>& out) const {
   const kv::KvStore& store = *parts_.store;
   const std::size_t first = out.size();
+  const bool is_converted = request.row && store.length(*request.row) >= store.transition() &&
+                            !store.is_due(*request.row);
   for (std::uint32_t pool = 0; pool < store.n_pools(); ++pool) {
-    // One block a table, for the copy of a shared tail: a row of one token has one block a table.
-    const std::size_t spare = store.projected_blocks(pool, 1, 1);
-    out.push_back(
-        {store.projected_blocks(pool, request.n_total(), options_.max_step_tokens), 0, spare});
+    const std::size_t projected =
+        store.projected_blocks(pool, request.n_total(), options_.max_step_tokens, is_converted);
+    // One block a table, for the copy of a shared tail.
+    out.push_back({projected, 0, store.n_tables(pool)});
   }
   if (!request.row) return;
   std::vector<kv::KvBlockRef> blocks;

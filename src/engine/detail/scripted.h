@@ -77,10 +77,20 @@ struct FakeExecutor final : Executor {
   }
 
  private:
-  static std::size_t slot(const KvLayerView& layer, const KvRowView& row, std::uint32_t position) {
+  struct Slot {
+    std::byte* k;
+    std::byte* v;
+  };
+  static Slot slot(const KvLayerView& layer, const KvRowView& row, std::uint32_t position) {
     KVASIR_CHECK(position >= row.first_position) << "reads a released position";
-    return layer.offset(row.blocks[position / layer.block_tokens], 0,
-                        position % layer.block_tokens);
+    const BlockId block = row.blocks[position / layer.block_tokens];
+    const std::uint32_t in_block = position % layer.block_tokens;
+    if (!row.is_encoded) {
+      const std::size_t at = layer.offset(block, 0, in_block);
+      return {layer.k + at, layer.v + at};
+    }
+    const std::size_t index = layer.row_index(block, 0, in_block);
+    return {layer.k_encoded.row(index).planes[0], layer.v_encoded.row(index).planes[0]};
   }
   static void write(const KvLayerView& layer, const StepBatch& batch) {
     for (const KvRowView& row : layer.rows) {
@@ -88,19 +98,19 @@ struct FakeExecutor final : Executor {
         const std::uint32_t position = row.length + i;
         KVASIR_CHECK(batch.positions[row.first_token + i] == position)
             << "positions disagree with the KV";
-        const std::size_t at = slot(layer, row, position);
-        std::memcpy(layer.k + at, &batch.tokens[row.first_token + i], 4);
-        std::memcpy(layer.v + at, &position, 4);
+        const Slot at = slot(layer, row, position);
+        std::memcpy(at.k, &batch.tokens[row.first_token + i], 4);
+        std::memcpy(at.v, &position, 4);
       }
     }
   }
   static std::uint32_t read(const KvLayerView& layer,
                             const KvRowView& row,
                             std::uint32_t position) {
-    const std::size_t at = slot(layer, row, position);
+    const Slot at = slot(layer, row, position);
     std::uint32_t token = 0, stored = 0;
-    std::memcpy(&token, layer.k + at, 4);
-    std::memcpy(&stored, layer.v + at, 4);
+    std::memcpy(&token, at.k, 4);
+    std::memcpy(&stored, at.v, 4);
     KVASIR_CHECK(stored == position) << "slot of position " << position << " holds " << stored;
     return token;
   }
@@ -126,6 +136,17 @@ struct FakeExecutor final : Executor {
     logits.insert(logits.end(), values.begin(), values.end());
   }
 };
+
+// A conversion that keeps what the executor wrote: the first four bytes of every row.
+inline void convert_slots(ops::Device&, const ops::KvConvertArgs& a) noexcept {
+  for (std::uint32_t p = a.begin; p < a.end; ++p) {
+    const std::uint32_t block = p / a.kv.block_tokens, slot = p % a.kv.block_tokens;
+    const std::size_t from = a.kv.offset(a.from[block], 0, slot);
+    const std::size_t to = a.kv.row_index(a.to[block], 0, slot);
+    std::memcpy(a.kv.k_encoded.row(to).planes[0], a.kv.k + from, 4);
+    std::memcpy(a.kv.v_encoded.row(to).planes[0], a.kv.v + from, 4);
+  }
+}
 
 // What a request's sink was given, and what it answers. Outlives the sink.
 struct Record {
@@ -214,11 +235,18 @@ struct Rig {
                std::size_t n_blocks = 4096,
                bool has_cache = true,
                std::uint32_t block_tokens = 8,
-               const Clock* other_clock = nullptr) {
+               const Clock* other_clock = nullptr,
+               kv::KvScheme scheme = {}) {
     options.eos_ids = {kEos};
     options.cache_namespace = "test";
-    kv::KvStoreOptions store_options{.type = DType::f32, .block_tokens = block_tokens};
+    scheme.type = DType::f32;
+    if (scheme.kind != kv::KvSchemeKind::exact) {
+      for (KvLayerSpec& layer : executor.list) layer.head_dim = 32;
+      device.set_convert(convert_slots);
+    }
+    kv::KvStoreOptions store_options{.scheme = scheme, .block_tokens = block_tokens};
     store_options.budget_bytes = std::size_t{1} << 20;
+    store_options.split_tokens = 128;
     const auto probe = *kv::KvStore::make(device, executor.list, store_options);
     store_options.budget_bytes = n_blocks * probe->block_bytes(0);
     auto store = *kv::KvStore::make(device, executor.list, store_options);

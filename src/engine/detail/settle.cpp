@@ -69,6 +69,7 @@ void Engine::advance_rows() {
       request.stage = Stage::active;  // nothing is left to feed
       request.is_first_unforwarded = false;
     } else {
+      if (work.keep > 0) publish_at_transition(request);
       ++totals_.decode_tokens;
       totals_.draft_tokens += request.drafts.size();
       request.stats.draft_tokens += request.drafts.size();
@@ -86,7 +87,10 @@ void Engine::advance_prefill(RowWork& work) {
       std::find(boundaries.begin(), boundaries.end(), work.end) != boundaries.end();
   const bool is_prompt_done = work.end == request.prompt().size();
   if (!is_prompt_done) report_prompt(request, work.end);
-  if (is_alive && (is_boundary || (is_prompt_done && !request.end))) publish(request, work.end);
+  if (is_alive && (is_boundary || (is_prompt_done && !request.end)))
+    publish(request, work.end);
+  else
+    publish_at_transition(request);
   if (!is_prompt_done) return;
   fork_choices(request);
   request.stage = Stage::active;
@@ -118,13 +122,20 @@ void Engine::fork_choices(Request& leader) {
   }
 }
 
-// Shares what the row has of its prompt (CACHE-8).
+// Shares what the row has of its first tokens (CACHE-8).
 void Engine::publish(const Request& request, std::uint64_t n_tokens) {
   if (!parts_.cache || !request.options.prompt_cache) return;
-  const std::span<const TokenId> tokens = std::span(request.prompt()).first(n_tokens);
+  std::vector<TokenId> tokens;
+  for (std::uint64_t i = 0; i < n_tokens; ++i) tokens.push_back(request.token_at(i));
   const Status kept =
       parts_.cache->put(tokens, parts_.store->capture(*request.row), namespace_of(request));
   KVASIR_CHECK(kept.has_value()) << "a committed row disagrees with its tokens";
+}
+
+// The exact state just before it converts: encoded state serves no shorter prefix (KV-43).
+void Engine::publish_at_transition(const Request& request) {
+  const std::uint64_t length = parts_.store->length(*request.row);
+  if (length == parts_.store->transition() && !request.end) publish(request, length);
 }
 
 void Engine::settle(StepReport& report) {

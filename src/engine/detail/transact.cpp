@@ -36,7 +36,22 @@ Status Engine::transact(StepReport& report) {
   return {};
 }
 
+// KV-24: rows whose length has reached the transition position, before they step on.
+Status Engine::convert_due(StepReport& report) {
+  for (std::size_t i = 0; i < plan_.rows.size();) {
+    const Status converted = parts_.store->convert(*find(plan_.rows[i].request)->row);
+    if (converted) {
+      ++i;
+      continue;
+    }
+    if (converted.error().code != Errc::capacity || !relieve(report)) return converted;
+    i = 0;  // rows may have left the plan
+  }
+  return {};
+}
+
 Result<kv::KvStep> Engine::reserve(StepReport& report) {
+  KVASIR_TRY_DO(convert_due(report));
   for (;;) {
     spans_.clear();
     for (const PlannedRow& row : plan_.rows)

@@ -47,6 +47,9 @@ constexpr std::array kGlmNames{
     NamePair{"post_attention_norm", "post_self_attn_layernorm"},
     NamePair{"post_ffw_norm", "post_mlp_layernorm"},
 };
+constexpr std::array kGptOssNames{NamePair{"ffn_gate_inp", "mlp.router"}};
+constexpr std::array kStarcoderNames{NamePair{"ffn_up", "mlp.c_fc"},
+                                     NamePair{"ffn_down", "mlp.c_proj"}};
 constexpr std::array kGemmaNames{NamePair{"ffn_norm", "pre_feedforward_layernorm"}};
 
 const std::array kArchs{
@@ -61,6 +64,10 @@ const std::array kArchs{
     GgufArch{"glm4moe", "glm4_moe", "Glm4MoeForCausalLM", false, {}},
     GgufArch{"granite", "granite", "GraniteForCausalLM", true, {}},
     GgufArch{"smollm3", "smollm3", "SmolLM3ForCausalLM", true, {}},
+    GgufArch{"cohere2", "cohere2", "Cohere2ForCausalLM", true, {}},
+    GgufArch{"gpt-oss", "gpt_oss", "GptOssForCausalLM", false, kGptOssNames},
+    GgufArch{"starcoder2", "starcoder2", "Starcoder2ForCausalLM", false, kStarcoderNames},
+    GgufArch{"gemma", "gemma", "GemmaForCausalLM", false, {}},
     GgufArch{"gemma2", "gemma2", "Gemma2ForCausalLM", false, kGemmaNames},
     GgufArch{"gemma3", "gemma3_text", "Gemma3ForCausalLM", false, kGemmaNames},
 };
@@ -131,6 +138,7 @@ std::string canonical_gguf_name(const GgufArch& arch,
   if (*layer >= n_layers) return "mtp." + std::string(stored);
   const std::string prefix = "model.layers." + std::to_string(*layer) + ".";
   if (name.substr(dot + 1) == "exp_probs_b") return prefix + "mlp.gate.e_score_correction_bias";
+  if (name.substr(dot + 1) == "attn_sinks") return prefix + "self_attn.sinks";
   const std::string translated = translate_in_layer(arch, name.substr(dot + 1));
   return translated.empty() ? std::string(stored) : prefix + translated + std::string(suffix);
 }

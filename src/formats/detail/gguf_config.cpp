@@ -189,13 +189,14 @@ class ConfigMaker {
     set("norm_topk_prob", number("expert_weights_norm", 1.0) != 0.0);
   }
 
-  void set_windows(std::uint64_t period) {  // every period-th layer attends to everything
+  // Every period-th layer attends to everything.
+  void set_windows(std::uint64_t period, std::uint64_t window = 4096) {
     json::Array types;
     for (std::uint64_t layer = 0; layer < gguf_layer_count(content_); ++layer) {
       types.emplace_back((layer + 1) % period == 0 ? "full_attention" : "sliding_attention");
     }
     set("layer_types", std::move(types));
-    set("sliding_window", whole("attention.sliding_window", 4096));
+    set("sliding_window", whole("attention.sliding_window", window));
   }
 
   // Gemma scales queries by the head's size, its largest variants (named by their depth) by hidden
@@ -221,8 +222,28 @@ class ConfigMaker {
     set("rope_parameters", std::move(rope));
   }
 
+  void add_gpt_oss() {
+    set_windows(2, 128);
+    set("intermediate_size", whole("expert_feed_forward_length", whole("feed_forward_length", 0)));
+    json::Object rope = *out_.find("rope_parameters")->as_object();
+    rope["truncate"] = false;
+    set("rope_parameters", std::move(rope));
+  }
+
   void add_family() {
-    if (arch_.model_type == "gemma2") {
+    if (arch_.model_type == "gemma") {
+      add_gemma(0);
+    } else if (arch_.model_type == "gpt_oss") {
+      add_gpt_oss();
+    } else if (arch_.model_type == "starcoder2") {
+      set("hidden_act", "gelu_pytorch_tanh");
+      set_number("norm_epsilon", "attention.layer_norm_epsilon");
+      set("use_bias", tensor("blk.0.attn_q.bias") != nullptr);
+    } else if (arch_.model_type == "cohere2") {
+      set_windows(4);
+      set_number("layer_norm_eps", "attention.layer_norm_epsilon");
+      set_number("logit_scale", "logit_scale");
+    } else if (arch_.model_type == "gemma2") {
       add_gemma(46);
       set_windows(2);
     } else if (arch_.model_type == "gemma3_text") {

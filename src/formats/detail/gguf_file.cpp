@@ -1,4 +1,7 @@
+#include <array>
 #include <cstdio>
+#include <optional>
+#include <string>
 #include <unordered_set>
 
 #include "formats/detail/gguf_arch.h"
@@ -26,32 +29,72 @@ Result<GgufContent> open_one(const fs::path& path, OpenedModel& model) {
   return content;
 }
 
-// "name-00001-of-00003.gguf" → that of part `index` (from 1); empty when the path is not named so.
-fs::path split_path(const fs::path& first, std::uint64_t index, std::uint64_t n) {
-  char ending[64], wanted[64];
-  std::snprintf(wanted, sizeof wanted, "-00001-of-%05u.gguf", static_cast<unsigned>(n));
-  std::snprintf(ending, sizeof ending, "-%05u-of-%05u.gguf", static_cast<unsigned>(index),
-                static_cast<unsigned>(n));
-  std::string name = first.filename().string();
-  if (!name.ends_with(wanted)) return {};
-  name.replace(name.size() - std::string_view(wanted).size(), std::string::npos, ending);
-  return first.parent_path() / name;
+// "name-00002-of-00003.gguf": the part's place and where its siblings are.
+struct Split {
+  fs::path folder;
+  std::string stem;  // "name"
+  std::uint64_t index = 0, n = 0;
+
+  static std::optional<Split> of(const fs::path& path) {
+    constexpr std::string_view kEnding = "-00001-of-00001.gguf";
+    const std::string name = path.filename().string();
+    if (name.size() <= kEnding.size()) return std::nullopt;
+    Split out{path.parent_path(), name.substr(0, name.size() - kEnding.size())};
+    const std::string digits =
+        name.substr(out.stem.size() + 1, 5) + name.substr(name.size() - 10, 5);
+    if (digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+    out.index = std::stoul(digits.substr(0, 5));
+    out.n = std::stoul(digits.substr(5));
+    return out.part(out.index) == path ? std::optional(out) : std::nullopt;
+  }
+  fs::path part(std::uint64_t i) const {
+    std::array<char, 32> ending{};
+    std::snprintf(ending.data(), ending.size(), "-%05u-of-%05u.gguf", static_cast<unsigned>(i),
+                  static_cast<unsigned>(n));
+    return folder / (stem + ending.data());
+  }
+};
+
+// Part `index` of `n`, which says so of itself.
+Result<GgufContent> open_part(const Split& split, std::uint64_t index, OpenedModel& model) {
+  const fs::path path = split.part(index);
+  auto content = open_one(path, model);
+  const std::string place =
+      " (part " + std::to_string(index) + " of " + std::to_string(split.n) + ")";
+  if (!content) return Error{content.error().code, content.error().what + place};
+  if (content->whole_or("split.count", 0) == split.n &&
+      content->whole_or("split.no", split.n) == index - 1) {
+    return content;
+  }
+  return invalid(path.string() + ": its metadata 'split.no' and 'split.count' are not those of " +
+                 "its name" + place);
 }
 
-Status open_splits(const fs::path& path, OpenedModel& model, GgufContent& content) {
+// The content of the whole model; of a split one, whichever part `path` is. Metadata is the first
+// part's.
+Result<GgufContent> open_parts(const fs::path& path, OpenedModel& model) {
+  KVASIR_TRY(GgufContent content, open_one(path, model));
   const std::uint64_t n = content.whole_or("split.count", 1);
-  if (n <= 1) return {};
+  if (n <= 1) return content;
   if (n > kMaxSplits)
     return invalid(path.string() + ": metadata 'split.count' is " + std::to_string(n));
+  const auto split = Split::of(path);
+  if (!split || split->n != n || split->index < 1 || split->index > n) {
+    return invalid(path.string() + ": part of a split model, but not named like one: " +
+                   Split{{}, "NAME", 1, n}.part(1).string());
+  }
+  model.maps.clear();
+  model.path = split->part(1);
+  KVASIR_TRY(content, open_part(*split, 1, model));
   for (std::uint64_t index = 2; index <= n; ++index) {
-    const fs::path part = split_path(path, index, n);
-    if (part.empty())
-      return invalid(path.string() +
-                     ": part of a split model; open the one named …-00001-of-0000N.gguf");
-    KVASIR_TRY(GgufContent more, open_one(part, model));
+    KVASIR_TRY(GgufContent more, open_part(*split, index, model));
     for (GgufTensor& tensor : more.tensors) content.tensors.push_back(std::move(tensor));
   }
-  return {};
+  const std::uint64_t n_tensors = content.whole_or("split.tensors.count", content.tensors.size());
+  if (n_tensors == content.tensors.size()) return content;
+  return invalid(model.path.string() + ": " + std::to_string(content.tensors.size()) +
+                 " tensors in all parts, metadata 'split.tensors.count' says " +
+                 std::to_string(n_tensors));
 }
 
 StoredTensor entry_of(const GgufTensor& tensor, std::string name) {
@@ -86,8 +129,7 @@ Result<OpenedModel> open_gguf_file(const fs::path& path) {
   OpenedModel model;
   model.container = Container::gguf;
   model.path = path;
-  KVASIR_TRY(GgufContent content, open_one(path, model));
-  KVASIR_TRY_DO(open_splits(path, model, content));
+  KVASIR_TRY(GgufContent content, open_parts(path, model));
   const GgufArch arch = gguf_arch_of(content);
   auto config = gguf_config(content, arch, content.tensors);
   if (!config) return at_file(path, config.error());

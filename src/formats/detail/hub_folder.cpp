@@ -2,8 +2,9 @@
 #include <unordered_map>
 
 #include "base/file.h"
+#include "formats/detail/hub_entries.h"
 #include "formats/detail/hub_names.h"
-#include "formats/detail/mlx_quantization.h"
+#include "formats/detail/hub_quantization.h"
 #include "formats/detail/opened_model.h"
 
 namespace kvasir::formats {
@@ -20,8 +21,6 @@ Result<json::Value> read_json(const fs::path& path, std::uint64_t max_bytes) {
   if (!value->is_object()) return invalid(path.string() + ": not a JSON object");
   return value;
 }
-
-using TensorList = std::vector<const SafeTensor*>;
 
 // The tensors that the index names, each from the shard it names.
 Result<TensorList> open_shards(const fs::path& folder,
@@ -93,83 +92,6 @@ Result<TensorList> open_tensors(const fs::path& folder, OpenedModel& model) {
   return out;
 }
 
-StoredTensor plain_tensor(const SafeTensor& tensor) {
-  StoredTensor out;
-  out.info.stored_name = tensor.name;
-  out.info.shape = tensor.shape;
-  out.info.size_bytes = tensor.bytes.size();
-  std::string type = tensor.dtype;
-  std::transform(type.begin(), type.end(), type.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
-  const auto codec_type = codec::find_weight_type(type);
-  out.info.type = type;
-  if (codec_type && !codec::info(*codec_type).quantized) {
-    set_planes(out, *codec_type, tensor.bytes.data());
-  } else {
-    out.refusal =
-        "has type " + type + ", not supported yet as a weight; supported: " + supported_types();
-  }
-  return out;
-}
-
-class Folder {
- public:
-  Folder(const TensorList& tensors, const MlxQuantization& quantization)
-      : tensors_(tensors), quantization_(quantization) {}
-
-  // One entry a module: planes of a quantized module join its weight.
-  Result<std::vector<StoredTensor>> entries() {
-    for (const SafeTensor* tensor : tensors_) {
-      const std::string name = canonical_name(tensor->name);
-      if (!by_name_.emplace(name, tensor).second)
-        return invalid("tensor name '" + name + "' is duplicated");
-    }
-    std::vector<StoredTensor> out;
-    for (const SafeTensor* tensor : tensors_) {
-      const std::string name = canonical_name(tensor->name);
-      if (is_plane(name)) continue;
-      KVASIR_TRY(StoredTensor entry, entry_of(name, *tensor));
-      entry.info.name = name;
-      out.push_back(std::move(entry));
-    }
-    return out;
-  }
-
- private:
-  static std::string_view without(std::string_view name, std::string_view suffix) {
-    return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size())
-                                  : std::string_view();
-  }
-  const SafeTensor* find(std::string_view module, std::string_view suffix) const {
-    const auto it = by_name_.find(std::string(module).append(suffix));
-    return it == by_name_.end() ? nullptr : it->second;
-  }
-  std::optional<MlxMode> mode_of(std::string_view module) const {
-    return quantization_.mode_of(module, find(module, ".scales") != nullptr);
-  }
-  bool is_plane(std::string_view name) const {
-    for (const std::string_view suffix : {".scales", ".biases"}) {
-      const std::string_view module = without(name, suffix);
-      if (!module.empty() && find(module, ".weight") && mode_of(module)) return true;
-    }
-    return false;
-  }
-  Result<StoredTensor> entry_of(std::string_view name, const SafeTensor& tensor) const {
-    const std::string_view module = without(name, ".weight");
-    const auto mode = module.empty() ? std::nullopt : mode_of(module);
-    if (!mode) return plain_tensor(tensor);
-    const SafeTensor* scales = find(module, ".scales");
-    if (!scales)
-      return invalid("module '" + std::string(module) +
-                     "' is said to be quantized but has no scales");
-    return fold_planes(*mode, tensor, *scales, find(module, ".biases"));
-  }
-
-  const TensorList& tensors_;
-  const MlxQuantization& quantization_;
-  std::unordered_map<std::string, const SafeTensor*> by_name_;
-};
-
 }  // namespace
 
 Result<OpenedModel> open_hub_folder(const fs::path& path) {
@@ -186,10 +108,10 @@ Result<OpenedModel> open_hub_folder(const fs::path& path) {
                read_json(path / "generation_config.json", kMaxConfigBytes));
   }
   KVASIR_TRY(const TensorList tensors, open_tensors(path, model));
-  const auto quantization = MlxQuantization::read(model.config);
+  const auto quantization = HubQuantization::read(model.config);
   if (!quantization)
     return Error{quantization.error().code, path.string() + ": " + quantization.error().what};
-  auto entries = Folder(tensors, *quantization).entries();
+  auto entries = fold_entries(tensors, *quantization);
   if (!entries) return Error{entries.error().code, path.string() + ": " + entries.error().what};
   model.tensors = *std::move(entries);
   return model;

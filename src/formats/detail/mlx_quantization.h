@@ -16,16 +16,14 @@ struct MlxMode {
   std::string mode = "affine";
   std::int64_t bits = 0;
   std::int64_t group = 0;
-  std::string type_name() const;  // "affine4g64", the codec's name
+  std::string type_name() const;  // "affine4g64", "mxfp4g32": the codec's name
 };
 
 // `quantization` (or `quantization_config`) of config.json. Overrides go by the module's full path,
-// prefix or not.
+// prefix or not. One that is made without settings quantizes nothing.
 class MlxQuantization {
  public:
-  // No quantization in the configuration → an empty one. Another method than MLX's (GPTQ, AWQ, fp8)
-  // → refused by name.
-  static Result<MlxQuantization> read(const json::Value& config);
+  static Result<MlxQuantization> read(const json::Value& settings);
   // How the module is quantized; a module without override follows the default iff its scales
   // exist.
   std::optional<MlxMode> mode_of(std::string_view canonical_module, bool has_scales) const;
@@ -35,13 +33,18 @@ class MlxQuantization {
   std::unordered_map<std::string, std::optional<MlxMode>> overrides_;  // nothing: left dense
 };
 
-// Planes of one module → one tensor named as the weight. weight u32 [.., out, in·bits/32], scales
-// and biases
-// [.., out, in/group] f16, bf16 or f32. Shapes that do not fit each other are an error; a mode
+struct MlxPlanes {
+  const SafeTensor* weight = nullptr;
+  const SafeTensor* scales = nullptr;
+  const SafeTensor* biases = nullptr;        // affine
+  const SafeTensor* global_scale = nullptr;  // nvfp4, may be absent
+};
+
+// Planes of one module → one tensor named as the weight. weight u32 [.., out, in·bits/32]; affine:
+// scales and biases [.., out, in/group] f16, bf16 or f32; mxfp4, mxfp8, nvfp4: scales u8 of that
+// shape. The global scale is the largest magnitude that the weight was quantized for: 448 · 6 of
+// the units that scales and elements are in. Shapes that do not fit each other are an error; a mode
 // without codec a refusal.
-Result<StoredTensor> fold_planes(const MlxMode& mode,
-                                 const SafeTensor& weight,
-                                 const SafeTensor& scales,
-                                 const SafeTensor* biases);
+Result<StoredTensor> fold_planes(const MlxMode& mode, const MlxPlanes& planes);
 
 }  // namespace kvasir::formats

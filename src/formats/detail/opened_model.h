@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,11 @@ struct StoredTensor {
   TensorInfo info;
   std::optional<codec::WeightType> type;  // none: cannot be read as a weight, `refusal` says why
   codec::RowPlanes planes;                // of row 0; a stack's rows follow one another
-  std::size_t codes_stride = 0;           // bytes per row
+  std::size_t codes_stride = 0;           // bytes per row; 0: columns
   std::size_t scales_stride = 0;
+  std::uint32_t rows_per_scale = 1;
+  std::unique_ptr<codec::ColumnLayout> columns;  // what planes.columns points at
+  std::span<const std::byte> order;              // GPTQ's g_idx; hub_folds.h
   std::string refusal;
 };
 
@@ -43,6 +47,11 @@ Result<OpenedModel> open_gguf_file(const std::filesystem::path& path);
 // A row-major tensor of `type` over `bytes`, whose last axis is whole blocks. Shared by both
 // openers.
 void set_planes(StoredTensor& tensor, codec::WeightType type, const std::byte* bytes);
+// Rows [first_row, first_row + n_out) of n_in elements; the tensor has a type and so many.
+codec::WeightMatrix view_of(const StoredTensor& tensor,
+                            std::size_t first_row,
+                            std::uint32_t n_out,
+                            std::uint32_t n_in) noexcept;
 // "f32, bf16, q4_0, …": what the list of codecs can read, for messages.
 std::string supported_types();
 

@@ -1,7 +1,6 @@
 #include "kv/detail/geometry.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -13,86 +12,169 @@ namespace {
 constexpr std::size_t kMaxWidth = std::size_t{1} << 24;
 constexpr std::size_t kMaxLayers = std::size_t{1} << 14;
 
+// Layers of one kind: they may share block tables.
 struct LayerClass {
-  std::uint32_t window = 0;
-  const KvLayoutOps* layout = nullptr;
+  GroupGeometry kind;  // without layers
   std::vector<std::uint32_t> layers;
+  std::size_t layers_per_group(const std::vector<PoolGeometry>& pools) const noexcept {
+    return pools[kind.pool(kind.is_born_encoded())].layers_per_block;
+  }
 };
-using Classes = std::vector<std::vector<LayerClass>>;  // a pool
 
-std::uint32_t pool_of(std::vector<PoolGeometry>& pools, Classes& classes, std::size_t width) {
-  const auto same = [&](const PoolGeometry& pool) { return pool.width == width; };
-  const auto found = std::find_if(pools.begin(), pools.end(), same);
-  if (found != pools.end()) return static_cast<std::uint32_t>(found - pools.begin());
-  pools.push_back({.width = width});
-  classes.emplace_back();
-  return static_cast<std::uint32_t>(pools.size() - 1);
+using TokenBytes = std::vector<std::size_t>;
+
+TokenBytes exact_bytes(const KvLayerSpec& layer, DType type) {
+  const std::size_t side = std::size_t{layer.n_kv_heads} * layer.head_dim * size_of(type);
+  return {side, side};
 }
 
-void add_layer(std::vector<LayerClass>& classes,
-               std::uint32_t window,
-               const KvLayoutOps* layout,
-               std::uint32_t index) {
-  const auto same = [&](const LayerClass& c) { return c.window == window && c.layout == layout; };
-  auto found = std::find_if(classes.begin(), classes.end(), same);
-  if (found == classes.end()) {
-    classes.push_back({.window = window, .layout = layout, .layers = {}});
-    found = classes.end() - 1;
-  }
-  found->layers.push_back(index);
-}
-
-}  // namespace
-
-Result<KvGeometry> KvGeometry::make(const KvList& list,
-                                    std::uint32_t block_tokens,
-                                    std::size_t element_bytes) {
-  if (list.size() > kMaxLayers) return invalid("too many KV layers");
-  KvGeometry out;
-  out.block_tokens = block_tokens;
-  out.element_bytes = element_bytes;
-  out.layers.resize(list.size());
-  Classes classes;
-  for (std::uint32_t i = 0; i < list.size(); ++i) {
-    const std::size_t width = std::size_t{list[i].n_kv_heads} * list[i].head_dim;
-    const KvLayoutOps* layout = find_layout(list[i]);
-    if (layout == nullptr) return unsupported("KV layer " + std::to_string(i) + " has no layout");
-    if (width == 0 || width > kMaxWidth)
-      return invalid("KV layer " + std::to_string(i) + " has an unusable width");
-    add_layer(classes[pool_of(out.pools, classes, width)], list[i].window, layout, i);
-  }
-  for (std::uint32_t p = 0; p < out.pools.size(); ++p) {
-    PoolGeometry& pool = out.pools[p];
-    std::size_t divisor = 0;
-    for (const LayerClass& c : classes[p]) divisor = std::gcd(divisor, c.layers.size());
-    pool.layers_per_block = static_cast<std::uint32_t>(divisor);
-    pool.plane_block_bytes = pool.width * block_tokens * element_bytes;
-    for (const LayerClass& c : classes[p]) {
-      for (std::size_t begin = 0; begin < c.layers.size(); begin += divisor) {
-        const auto first = c.layers.begin() + static_cast<std::ptrdiff_t>(begin);
-        const auto group = static_cast<std::uint32_t>(out.groups.size());
-        out.groups.push_back({.pool = p,
-                              .window = c.window,
-                              .layout = c.layout,
-                              .layers = {first, first + static_cast<std::ptrdiff_t>(divisor)}});
-        ++pool.n_groups;
-        for (std::uint32_t slot = 0; slot < divisor; ++slot)
-          out.layers[out.groups.back().layers[slot]] = {group, slot};
-      }
+TokenBytes encoded_bytes(const KvLayerSpec& layer, const KvLayerForm& form) {
+  TokenBytes out;
+  for (const codec::KvCodec& codec : {form.k, form.v}) {
+    for (std::size_t part = 0; part < codec::kKvRowParts; ++part) {
+      const std::size_t row =
+          codec::row_bytes(codec, static_cast<codec::KvRowPart>(part), layer.head_dim);
+      if (row > 0) out.push_back(row * layer.n_kv_heads);
     }
   }
   return out;
 }
 
+std::uint32_t pool_of(std::vector<PoolGeometry>& pools,
+                      TokenBytes token_bytes,
+                      std::uint32_t block_tokens) {
+  const auto same = [&](const PoolGeometry& pool) { return pool.token_bytes == token_bytes; };
+  const auto found = std::find_if(pools.begin(), pools.end(), same);
+  if (found != pools.end()) return static_cast<std::uint32_t>(found - pools.begin());
+  pools.push_back({.token_bytes = std::move(token_bytes), .block_tokens = block_tokens});
+  return static_cast<std::uint32_t>(pools.size() - 1);
+}
+
+void add_layer(std::vector<LayerClass>& classes, const GroupGeometry& kind, std::uint32_t index) {
+  const auto same = [&](const LayerClass& c) {
+    return c.kind.window == kind.window && c.kind.layout == kind.layout &&
+           c.kind.exact_pool == kind.exact_pool && c.kind.encoded_pool == kind.encoded_pool;
+  };
+  auto found = std::find_if(classes.begin(), classes.end(), same);
+  if (found == classes.end()) {
+    classes.push_back({kind, {}});
+    found = classes.end() - 1;
+  }
+  found->layers.push_back(index);
+}
+
+Result<GroupGeometry> kind_of(const KvLayerSpec& layer, std::uint32_t index) {
+  const std::string where = "KV layer " + std::to_string(index);
+  const std::size_t width = std::size_t{layer.n_kv_heads} * layer.head_dim;
+  const KvLayoutOps* layout = find_layout(layer);
+  if (layout == nullptr) return unsupported(where + " has no layout");
+  if (width == 0 || width > kMaxWidth) return invalid(where + " has an unusable width");
+  GroupGeometry kind;
+  kind.window = layer.window;
+  kind.layout = layout;
+  return kind;
+}
+
+void set_layers_per_block(std::vector<PoolGeometry>& pools,
+                          const std::vector<LayerClass>& classes) {
+  for (std::uint32_t p = 0; p < pools.size(); ++p) {
+    std::size_t divisor = 0;
+    for (const LayerClass& c : classes) {
+      if (c.kind.exact_pool != p && c.kind.encoded_pool != p) continue;
+      divisor = std::gcd(divisor, c.kind.converts() ? 1 : c.layers.size());
+    }
+    pools[p].layers_per_block = static_cast<std::uint32_t>(divisor);
+  }
+}
+
+// Groups stand in the order of their pools, so that exact geometries do not depend on how many
+// forms there are.
+void add_groups(KvGeometry& out, const LayerClass& c) {
+  const std::size_t n = c.layers_per_group(out.pools);
+  for (std::size_t begin = 0; begin < c.layers.size(); begin += n) {
+    const auto first = c.layers.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto group = static_cast<std::uint32_t>(out.groups.size());
+    out.groups.push_back(c.kind);
+    out.groups.back().layers.assign(first, first + static_cast<std::ptrdiff_t>(n));
+    for (const std::uint32_t pool : {c.kind.exact_pool, c.kind.encoded_pool})
+      if (pool != kNoPool) ++out.pools[pool].n_groups;
+    for (std::uint32_t slot = 0; slot < n; ++slot)
+      out.layers[out.groups.back().layers[slot]] = {group, slot};
+  }
+}
+
+}  // namespace
+
+std::size_t PoolGeometry::block_bytes() const noexcept {
+  return layers_per_block * block_tokens *
+         std::accumulate(token_bytes.begin(), token_bytes.end(), std::size_t{0});
+}
+
+Result<KvGeometry> KvGeometry::make(const KvList& list,
+                                    const KvScheme& scheme,
+                                    std::uint32_t block_tokens) {
+  if (list.size() > kMaxLayers) return invalid("too many KV layers");
+  KVASIR_TRY(const std::vector<KvLayerForm> forms, forms_of(scheme, list));
+  KvGeometry out;
+  out.block_tokens = block_tokens;
+  out.transition = scheme.transition();
+  out.layers.resize(list.size());
+  std::vector<LayerClass> classes;
+  for (std::uint32_t i = 0; i < list.size(); ++i) {
+    KVASIR_TRY(GroupGeometry kind, kind_of(list[i], i));
+    const bool encodes = forms[i].has_encoded();
+    if (!encodes || out.transition > 0)
+      kind.exact_pool = pool_of(out.pools, exact_bytes(list[i], scheme.type), block_tokens);
+    if (encodes)
+      kind.encoded_pool = pool_of(out.pools, encoded_bytes(list[i], forms[i]), block_tokens);
+    add_layer(classes, kind, i);
+  }
+  set_layers_per_block(out.pools, classes);
+  for (std::uint32_t p = 0; p < out.pools.size(); ++p) {
+    for (const LayerClass& c : classes)
+      if (c.kind.pool(c.kind.is_born_encoded()) == p) add_groups(out, c);
+  }
+  return out;
+}
+
+std::size_t KvGeometry::group_blocks(const GroupGeometry& group,
+                                     bool is_encoded,
+                                     std::uint64_t n_tokens,
+                                     std::uint32_t max_chunk) const noexcept {
+  if (group.pool(is_encoded) == kNoPool) return 0;
+  if (group.converts() && is_encoded && n_tokens <= transition) return 0;
+  const std::uint64_t n =
+      group.converts() && !is_encoded ? std::min(n_tokens, transition) : n_tokens;
+  return group.layout->projected_blocks(group.window, n, max_chunk, block_tokens);
+}
+
 std::size_t KvGeometry::projected_blocks(std::uint32_t pool,
                                          std::uint64_t n_tokens,
-                                         std::uint32_t max_chunk) const noexcept {
+                                         std::uint32_t max_chunk,
+                                         bool is_converted) const noexcept {
   std::size_t blocks = 0;
   for (const GroupGeometry& group : groups) {
-    if (group.pool == pool)
-      blocks += group.layout->projected_blocks(group.window, n_tokens, max_chunk, block_tokens);
+    if (is_converted && group.converts() && group.exact_pool == pool) continue;
+    for (const bool is_encoded : {false, true})
+      if (group.pool(is_encoded) == pool)
+        blocks += group_blocks(group, is_encoded, n_tokens, max_chunk);
   }
   return blocks;
+}
+
+std::size_t KvGeometry::projected_bytes(std::uint64_t n_tokens,
+                                        std::uint32_t max_chunk) const noexcept {
+  std::size_t total = 0;
+  for (const GroupGeometry& group : groups) {
+    std::size_t largest = 0;
+    for (const bool is_encoded : {false, true}) {
+      const std::size_t blocks = group_blocks(group, is_encoded, n_tokens, max_chunk);
+      if (blocks > 0)
+        largest = std::max(largest, blocks * pools[group.pool(is_encoded)].block_bytes());
+    }
+    total += largest;
+  }
+  return total;
 }
 
 Result<std::vector<std::uint32_t>> KvGeometry::divide(std::size_t budget_bytes,
@@ -100,7 +182,8 @@ Result<std::vector<std::uint32_t>> KvGeometry::divide(std::size_t budget_bytes,
                                                       std::uint32_t split_chunk) const {
   std::vector<double> demand(pools.size());
   for (std::uint32_t p = 0; p < pools.size(); ++p) {
-    const std::size_t blocks = projected_blocks(p, std::max(split_tokens, 1u), split_chunk);
+    const std::size_t blocks = std::max<std::size_t>(
+        projected_blocks(p, std::max(split_tokens, 1u), split_chunk), pools[p].n_groups);
     demand[p] = static_cast<double>(blocks) * static_cast<double>(pools[p].block_bytes());
   }
   const double all = std::accumulate(demand.begin(), demand.end(), 0.0);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ops/device.h"
+#include "ops/op_table.h"
 
 namespace kvasir::kv {
 
@@ -13,7 +14,21 @@ std::unique_ptr<StateBody> StoreCore::new_body() {
   auto body = std::make_unique<StateBody>();
   body->core = this;
   body->tables.resize(geometry.groups.size());
+  for (std::size_t g = 0; g < geometry.groups.size(); ++g)
+    body->tables[g].is_encoded = geometry.groups[g].is_born_encoded();
   return body;
+}
+
+Status StoreCore::allocate_planes(std::uint32_t pool, std::uint32_t n_blocks) {
+  const PoolGeometry& shape = geometry.pools[pool];
+  auto& of_pool = planes.emplace_back(shape.layers_per_block);
+  for (std::vector<Buffer>& of_layer : of_pool) {
+    for (std::size_t i = 0; i < shape.token_bytes.size(); ++i) {
+      KVASIR_TRY(Buffer plane, device.allocate(n_blocks * shape.plane_block_bytes(i)));
+      of_layer.push_back(std::move(plane));
+    }
+  }
+  return {};
 }
 
 StateBody& StoreCore::row(KvRowId id) const noexcept {
@@ -42,7 +57,7 @@ void StoreCore::unlink(StateBody& body) noexcept {
 }
 
 std::uint32_t StoreCore::first_resumable(const StateBody& body) const noexcept {
-  std::uint32_t first = 0;
+  std::uint32_t first = body.min_reusable;
   for (std::size_t g = 0; g < geometry.groups.size(); ++g) {
     const GroupGeometry& group = geometry.groups[g];
     first =
@@ -75,11 +90,13 @@ std::unique_ptr<StateBody> StoreCore::clone_prefix(const StateBody& body, std::u
     const std::uint32_t kept = kept_blocks(from, p, options.block_tokens);
     out->tables[g].blocks.assign(from.blocks.begin(), from.blocks.begin() + kept);
     out->tables[g].first_position = std::min(from.first_position, p);
+    if (p > 0) out->tables[g].is_encoded = from.is_encoded;
   }
   out->length = p;
+  if (p > 0) out->min_reusable = body.min_reusable;
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
     for (const BlockId block : out->tables[g].blocks)
-      if (block != kNoBlock) pools[geometry.groups[g].pool].share(block);
+      if (block != kNoBlock) pool_of(g, body.tables[g].is_encoded).share(block);
   }
   return out;
 }
@@ -96,12 +113,14 @@ Status StoreCore::trim_to(StateBody& body, std::uint32_t p) {
     const std::uint32_t kept = kept_blocks(table, p, options.block_tokens);
     for (std::size_t i = table.blocks.size(); i > kept; --i) {
       const BlockId block = table.blocks[i - 1];
-      if (block != kNoBlock) pools[geometry.groups[g].pool].drop(block);
+      if (block != kNoBlock) pool_of(g, table.is_encoded).drop(block);
     }
     table.blocks.resize(kept);
     table.first_position = std::min(table.first_position, p);
+    if (p == 0) table.is_encoded = geometry.groups[g].is_born_encoded();
   }
   body.length = p;
+  if (p == 0) body.min_reusable = 0;
   return {};
 }
 
@@ -110,7 +129,7 @@ void StoreCore::drop_all(StateBody& body) noexcept {
     StateTable& table = body.tables[g - 1];
     for (std::size_t i = table.blocks.size(); i > 0; --i) {
       const BlockId block = table.blocks[i - 1];
-      if (block != kNoBlock) pools[geometry.groups[g - 1].pool].drop(block);
+      if (block != kNoBlock) pool_of(g - 1, table.is_encoded).drop(block);
     }
     table.blocks.clear();
   }
@@ -125,7 +144,7 @@ void StoreCore::release_behind_windows(StateBody& body) noexcept {
         group.layout->first_needed(group.window, body.length) / options.block_tokens;
     for (std::uint32_t i = table.first_position / options.block_tokens; i < end; ++i) {
       if (table.blocks[i] == kNoBlock) continue;
-      pools[group.pool].drop(table.blocks[i]);
+      pool_of(g, table.is_encoded).drop(table.blocks[i]);
       table.blocks[i] = kNoBlock;
     }
     table.first_position = std::max(table.first_position, end * options.block_tokens);
@@ -135,7 +154,7 @@ void StoreCore::release_behind_windows(StateBody& body) noexcept {
 bool StoreCore::tail_is_shared(const StateBody& body, std::uint32_t group) const noexcept {
   const StateTable& table = body.tables[group];
   if (body.length % options.block_tokens == 0 || table.first_position >= body.length) return false;
-  return pools[geometry.groups[group].pool].refs(table.blocks.back()) > 1;
+  return pool_of(group, table.is_encoded).refs(table.blocks.back()) > 1;
 }
 
 void StoreCore::add_needed(const StateBody& body,
@@ -143,8 +162,10 @@ void StoreCore::add_needed(const StateBody& body,
                            std::span<std::size_t> needed) const noexcept {
   const std::uint32_t wanted = blocks_for(std::uint64_t{body.length} + n_tokens);
   for (std::uint32_t g = 0; g < geometry.groups.size(); ++g) {
-    const std::size_t appended = wanted - body.tables[g].blocks.size();
-    needed[geometry.groups[g].pool] += appended + (tail_is_shared(body, g) ? 1 : 0);
+    const StateTable& table = body.tables[g];
+    const std::size_t appended = wanted - table.blocks.size();
+    needed[geometry.groups[g].pool(table.is_encoded)] +=
+        appended + (tail_is_shared(body, g) ? 1 : 0);
   }
 }
 
@@ -159,34 +180,130 @@ Status StoreCore::make_room(std::span<const std::size_t> needed) {
   return Error{Errc::capacity, "kv blocks"};
 }
 
+namespace {
+
+KvEncodedSide side_of(const codec::KvCodec& codec,
+                      std::uint32_t dim,
+                      std::span<const Buffer> planes,
+                      std::size_t& next) noexcept {
+  KvEncodedSide side{.codec = codec, .planes = {}, .row_bytes = {}};
+  for (std::size_t part = 0; part < codec::kKvRowParts; ++part) {
+    side.row_bytes[part] = codec::row_bytes(codec, static_cast<codec::KvRowPart>(part), dim);
+    if (side.row_bytes[part] > 0) side.planes[part] = planes[next++].data();
+  }
+  return side;
+}
+
+}  // namespace
+
 KvLayerView StoreCore::layer_view(std::size_t layer) const noexcept {
   const LayerPlace place = geometry.layers[layer];
-  const PlanePair& pair = planes[geometry.groups[place.group].pool][place.slot];
-  return {.k = pair.k.data(),
-          .v = pair.v.data(),
-          .type = options.type,
-          .n_kv_heads = list[layer].n_kv_heads,
-          .head_dim = list[layer].head_dim,
-          .block_tokens = options.block_tokens,
-          .window = list[layer].window,
-          .rows = {}};
+  const GroupGeometry& group = geometry.groups[place.group];
+  KvLayerView view{.type = options.scheme.type,
+                   .n_kv_heads = list[layer].n_kv_heads,
+                   .head_dim = list[layer].head_dim,
+                   .block_tokens = options.block_tokens,
+                   .window = list[layer].window,
+                   .rows = {},
+                   .k_encoded = {},
+                   .v_encoded = {}};
+  if (group.exact_pool != kNoPool) {
+    const std::vector<Buffer>& exact = planes[group.exact_pool][place.slot];
+    view.k = exact[0].data();
+    view.v = exact[1].data();
+  }
+  if (group.encoded_pool != kNoPool) {
+    const std::vector<Buffer>& encoded = planes[group.encoded_pool][place.slot];
+    std::size_t next = 0;
+    view.k_encoded = side_of(forms[layer].k, view.head_dim, encoded, next);
+    view.v_encoded = side_of(forms[layer].v, view.head_dim, encoded, next);
+  }
+  return view;
+}
+
+std::vector<PlaneView> StoreCore::layer_planes(std::size_t layer, bool is_encoded) const {
+  const LayerPlace place = geometry.layers[layer];
+  const std::uint32_t pool = geometry.groups[place.group].pool(is_encoded);
+  std::vector<PlaneView> out;
+  for (std::size_t i = 0; i < geometry.pools[pool].token_bytes.size(); ++i)
+    out.push_back({planes[pool][place.slot][i].data(),
+                   geometry.pools[pool].token_bytes[i] / list[layer].n_kv_heads});
+  return out;
+}
+
+std::string StoreCore::signature(std::size_t layer, bool is_encoded) const {
+  const GroupGeometry& group = geometry.groups[geometry.layers[layer].group];
+  const std::string exact(name_of(options.scheme.type));
+  const std::string k = is_encoded ? codec::signature_part(forms[layer].k) : exact;
+  const std::string v = is_encoded ? codec::signature_part(forms[layer].v) : exact;
+  std::string out = group.layout->signature(list[layer], k + ":" + v);
+  if (group.converts()) out += "@" + std::to_string(geometry.transition);
+  return out;
 }
 
 void StoreCore::copy_slots(std::uint32_t group,
+                           bool is_encoded,
                            BlockId from,
                            BlockId to,
                            std::uint32_t begin,
                            std::uint32_t end) noexcept {
   for (const std::uint32_t layer : geometry.groups[group].layers) {
     const KvLayerView view = layer_view(layer);
-    const std::size_t bytes = std::size_t{end - begin} * view.head_dim * geometry.element_bytes;
-    for (std::uint32_t head = 0; head < view.n_kv_heads; ++head) {
-      const std::size_t source = view.offset(from, head, begin);
-      const std::size_t target = view.offset(to, head, begin);
-      device.copy(view.k + target, view.k + source, bytes);
-      device.copy(view.v + target, view.v + source, bytes);
+    for (const PlaneView& plane : layer_planes(layer, is_encoded)) {
+      const std::size_t bytes = std::size_t{end - begin} * plane.row_bytes;
+      for (std::uint32_t head = 0; head < view.n_kv_heads; ++head) {
+        const std::size_t source = view.row_index(from, head, begin);
+        const std::size_t target = view.row_index(to, head, begin);
+        device.copy(plane.data + target * plane.row_bytes, plane.data + source * plane.row_bytes,
+                    bytes);
+      }
     }
   }
+}
+
+bool StoreCore::is_due(const StateBody& body) const noexcept {
+  if (body.length < geometry.transition) return false;
+  for (std::size_t g = 0; g < body.tables.size(); ++g)
+    if (geometry.groups[g].converts() && !body.tables[g].is_encoded) return true;
+  return false;
+}
+
+Status StoreCore::convert(StateBody& body) {
+  KVASIR_CHECK(!body.in_step);
+  if (!is_due(body)) return {};
+  for (std::uint32_t g = 0; g < body.tables.size(); ++g) {
+    if (!geometry.groups[g].converts() || body.tables[g].is_encoded) continue;
+    KVASIR_TRY_DO(convert_group(body, g));
+  }
+  body.min_reusable = body.length;
+  return {};
+}
+
+// Reserves, encodes, publishes, and only then lets go of the exact source.
+Status StoreCore::convert_group(StateBody& body, std::uint32_t group) {
+  StateTable& table = body.tables[group];
+  BlockPool& exact = pool_of(group, false);
+  BlockPool& encoded = pool_of(group, true);
+  const auto is_held = [](BlockId block) { return block != kNoBlock; };
+  std::vector<std::size_t> needed(pools.size());
+  needed[geometry.groups[group].encoded_pool] =
+      static_cast<std::size_t>(std::count_if(table.blocks.begin(), table.blocks.end(), is_held));
+  std::vector<BlockId> blocks(table.blocks.size(), kNoBlock);
+  KVASIR_TRY_DO(make_room(needed));
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    if (is_held(table.blocks[i])) blocks[i] = encoded.take();
+  for (const std::uint32_t layer : geometry.groups[group].layers) {
+    device.ops().kv_convert(device, {.kv = layer_view(layer),
+                                     .from = table.blocks.data(),
+                                     .to = blocks.data(),
+                                     .begin = table.first_position,
+                                     .end = body.length});
+  }
+  table.blocks.swap(blocks);
+  table.is_encoded = true;
+  for (std::size_t i = blocks.size(); i > 0; --i)
+    if (is_held(blocks[i - 1])) exact.drop(blocks[i - 1]);
+  return {};
 }
 
 }  // namespace kvasir::kv

@@ -2,6 +2,7 @@
 // here decides policy; each function keeps the books balanced or says so.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,11 +25,13 @@ struct StateTable {
   std::vector<BlockId>
       blocks;  // blocks[p / block_tokens] holds position p; kNoBlock below first_position
   std::uint32_t first_position = 0;  // positions [first_position, length) are held
+  bool is_encoded = false;           // the form, and with it the pool, of all blocks
 };
 
 struct StateBody {
   StoreCore* core = nullptr;
   std::uint32_t length = 0;
+  std::uint32_t min_reusable = 0;  // KV-43: where it was converted; 0: exact, or born encoded
   bool in_step = false;
   std::vector<StateTable> tables;  // one a group
   StateBody* previous = nullptr;   // the core's list of states held outside rows
@@ -70,8 +73,10 @@ struct StepBody {
   void stage_table(StateBody& body, std::uint32_t group, std::uint32_t n_tokens);
 };
 
-struct PlanePair {
-  Buffer k, v;
+// A layer's plane of a form: rows [n_blocks][n_kv_heads][block_tokens][row_bytes].
+struct PlaneView {
+  std::byte* data = nullptr;
+  std::size_t row_bytes = 0;
 };
 
 struct StoreCore {
@@ -80,7 +85,8 @@ struct StoreCore {
   KvStoreOptions options;
   KvGeometry geometry;
   std::vector<BlockPool> pools;
-  std::vector<std::vector<PlanePair>> planes;  // [n_pools, layers_per_block]
+  std::vector<KvLayerForm> forms;                        // one a KV-list entry
+  std::vector<std::vector<std::vector<Buffer>>> planes;  // [n_pools, layers_per_block, n_planes]
   std::unordered_map<KvRowId, std::unique_ptr<StateBody>> rows;
   std::uint32_t next_row = 0;
   StateBody* first_state = nullptr;
@@ -91,8 +97,15 @@ struct StoreCore {
   StoreCore(ops::Device& memory,
             const KvList& layers,
             const KvStoreOptions& chosen,
-            KvGeometry shape)
-      : device(memory), list(layers), options(chosen), geometry(std::move(shape)) {}
+            KvGeometry shape,
+            std::vector<KvLayerForm> layer_forms)
+      : device(memory),
+        list(layers),
+        options(chosen),
+        geometry(std::move(shape)),
+        forms(std::move(layer_forms)) {}
+
+  Status allocate_planes(std::uint32_t pool, std::uint32_t n_blocks);
 
   std::unique_ptr<StateBody> new_body();
   StateBody& row(KvRowId id) const noexcept;       // checks that it exists
@@ -116,13 +129,33 @@ struct StoreCore {
   // blocks`.
   Status make_room(std::span<const std::size_t> needed);
 
+  BlockPool& pool_of(std::size_t group, bool is_encoded) noexcept {
+    return pools[geometry.groups[group].pool(is_encoded)];
+  }
+  const BlockPool& pool_of(std::size_t group, bool is_encoded) const noexcept {
+    return pools[geometry.groups[group].pool(is_encoded)];
+  }
+
+  // Conversion (KV-24…26): whether a row must convert before it steps on, and doing it, group by
+  // group. Error: `kv blocks`; groups already converted stay so, the others exact and complete.
+  bool converts() const noexcept {
+    return std::any_of(geometry.groups.begin(), geometry.groups.end(),
+                       [](const GroupGeometry& group) { return group.converts(); });
+  }
+  bool is_due(const StateBody& body) const noexcept;
+  Status convert(StateBody& body);
+  Status convert_group(StateBody& body, std::uint32_t group);
+
   // Slots [begin, end) of a block, in every layer of the group.
   void copy_slots(std::uint32_t group,
+                  bool is_encoded,
                   BlockId from,
                   BlockId to,
                   std::uint32_t begin,
                   std::uint32_t end) noexcept;
   KvLayerView layer_view(std::size_t layer) const noexcept;  // without rows
+  std::vector<PlaneView> layer_planes(std::size_t layer, bool is_encoded) const;
+  std::string signature(std::size_t layer, bool is_encoded) const;
   std::uint32_t blocks_for(std::uint64_t n_tokens) const noexcept {
     return static_cast<std::uint32_t>((n_tokens + options.block_tokens - 1) / options.block_tokens);
   }

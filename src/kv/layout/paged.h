@@ -12,8 +12,8 @@ namespace kvasir::kv {
 
 struct PagedLayout {
   static bool owns(const KvLayerSpec& layer) noexcept { return layer.window == 0; }
-  static std::string signature(const KvLayerSpec&, std::string_view codec) {
-    return "paged:" + std::string(codec) + ":" + std::string(codec);
+  static std::string signature(const KvLayerSpec&, std::string_view codecs) {
+    return "paged:" + std::string(codecs);
   }
   static std::uint32_t first_needed(std::uint32_t, std::uint32_t) noexcept { return 0; }
   static std::uint32_t first_resumable(std::uint32_t, std::uint32_t) noexcept { return 0; }

@@ -14,9 +14,8 @@ namespace kvasir::kv {
 
 struct WindowedLayout {
   static bool owns(const KvLayerSpec& layer) noexcept { return layer.window > 0; }
-  static std::string signature(const KvLayerSpec& layer, std::string_view codec) {
-    return "windowed(" + std::to_string(layer.window) + "):" + std::string(codec) + ":" +
-           std::string(codec);
+  static std::string signature(const KvLayerSpec& layer, std::string_view codecs) {
+    return "windowed(" + std::to_string(layer.window) + "):" + std::string(codecs);
   }
   static std::uint32_t first_needed(std::uint32_t window, std::uint32_t p) noexcept {
     return p < window ? 0 : p - window + 1;

@@ -76,7 +76,7 @@ Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& fol
   const std::size_t budget =
       token_bytes * (longest + 4 * kBlockTokens) * 4;  // with room for groups of unequal width
   KVASIR_TRY(const auto store, kv::KvStore::make(device, model->kv_list(),
-                                                 {.type = kv_type,
+                                                 {.scheme = {.type = kv_type},
                                                   .block_tokens = kBlockTokens,
                                                   .budget_bytes = budget,
                                                   .split_tokens = longest,

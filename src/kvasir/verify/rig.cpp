@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "formats/model_files.h"
+#include "kvasir/kv/open_scheme.h"
 #include "kvasir/verify/planted_fault.h"
 
 namespace kvasir::verify {
@@ -61,18 +62,18 @@ Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
                                               .max_wanted = o.max_rows,
                                               .progress = o.progress,
                                               .exact_f32 = false}));
-  const DType type = o.kv_type.value_or(o.backend == Backend::ref ? DType::f32 : DType::bf16);
+  KVASIR_TRY(const kv::KvScheme scheme,
+             open_scheme(o, /*exact_f32=*/false, rig->model_->kv_list()));
   const std::uint32_t context = std::min(kContext, rig->model_->max_positions());
-  std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : rig->model_->kv_list())
-    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(type);
-  const std::size_t budget = kPoolRows * token_bytes * (context + 2 * options.block_tokens);
+  const std::size_t budget =
+      budget_of_rows(rig->model_->kv_list(), scheme, kPoolRows, context + 2 * options.block_tokens);
   KVASIR_TRY(auto store, kv::KvStore::make(*rig->device_, rig->model_->kv_list(),
-                                           {.type = type,
+                                           {.scheme = scheme,
                                             .block_tokens = options.block_tokens,
                                             .budget_bytes = budget,
                                             .split_tokens = context,
                                             .split_chunk = o.max_step_tokens}));
+  rig->transition_ = store->transition();
   engine::EngineParts parts{
       .executor = *rig->model_, .clock = rig->clock_, .store = std::move(store), .cache = nullptr};
   if (options.with_cache)

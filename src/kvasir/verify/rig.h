@@ -53,6 +53,7 @@ class Rig {
   int n_threads() const noexcept { return device_->n_threads(); }
   std::uint32_t vocab() const noexcept { return model_->vocab_size(); }
   std::uint32_t context() const noexcept { return model_->max_positions(); }
+  std::uint64_t transition() const noexcept { return transition_; }  // T of KV-20
 
  private:
   Rig() = default;
@@ -61,6 +62,7 @@ class Rig {
   SteadyClock clock_;
   std::unique_ptr<engine::Engine> engine_;
   std::uint32_t most_rows_ = 0;
+  std::uint64_t transition_ = 0;
 };
 
 }  // namespace kvasir::verify

@@ -82,10 +82,30 @@ class SameBits {
     return tokens;
   }
 
+  // Prompts that end around the position where KV state becomes encoded: before it, so that
+  // decoding crosses it, at it, and after it.
+  std::vector<std::uint32_t> lengths(const Rig& rig) {
+    std::vector<std::uint32_t> out(std::begin(kLengths), std::end(kLengths));
+    transition_ = rig.transition();
+    if (transition_ == 0 || transition_ >= rig.context()) return out;
+    const auto t = static_cast<std::uint32_t>(transition_);
+    for (const std::uint32_t n : {t - 3, t, t + 1, t + 70})
+      if (std::find(out.begin(), out.end(), n) == out.end()) out.push_back(n);
+    return out;
+  }
+
+  // Prompt steps of a lone run: none crosses the transition (KV-23).
+  std::uint64_t n_chunks(std::uint64_t length, std::uint64_t chunk) const {
+    const std::uint64_t below = std::min(length, transition_);
+    return (below + chunk - 1) / chunk + (length - below + chunk - 1) / chunk;
+  }
+
   Status expect_alone(Rig& rig) {
-    for (std::uint32_t i = 0; i < std::size(kLengths); ++i) {
-      if (kLengths[i] + 2 * options_.n_generate + 8 > rig.context()) continue;
-      Case c{make_options(i, random_tokens(i, kLengths[i], rig.vocab())), {}};
+    std::uint32_t i = 0;
+    for (const std::uint32_t length : lengths(rig)) {
+      const std::uint32_t stream = i++;
+      if (length + 2 * options_.n_generate + 8 > rig.context()) continue;
+      Case c{make_options(stream, random_tokens(stream, length, rig.vocab())), {}};
       KVASIR_TRY(c.expected, rig.run_alone(c.options));
       if (c.expected.tokens.size() != options_.n_generate)
         return Error{Errc::device, "a lone run did not finish: " + failure_of(c.expected)};
@@ -147,9 +167,9 @@ class SameBits {
       GenerateOptions options = c.options;
       options.prefill_chunk = chunk;
       KVASIR_TRY(const Answer answer, rig.run_alone(options));
-      const std::uint64_t n_chunks = (options.prompt.size() + chunk - 1) / chunk;
-      const bool took_place = answer.outcome.stats.steps == n_chunks + options_.n_generate - 1 &&
-                              (whole || n_chunks > 1);
+      const std::uint64_t n = n_chunks(options.prompt.size(), chunk);
+      const bool took_place =
+          answer.outcome.stats.steps == n + options_.n_generate - 1 && (whole || n > 1);
       compare(name, answer, c.expected, took_place);
     }
     return {};
@@ -239,6 +259,7 @@ class SameBits {
   const SameBitsOptions& options_;
   const Line& line_;
   std::vector<Case> cases_;
+  std::uint64_t transition_ = 0;
   std::map<std::string, Tally> tallies_;
 };
 

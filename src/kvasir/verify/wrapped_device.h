@@ -18,6 +18,7 @@ class WrappedDevice : public ops::Device {
   std::string numerics_id() const override { return inner_->numerics_id(); }
   const ops::OpTable& ops() const noexcept override { return table_; }
   int n_threads() const noexcept override { return inner_->n_threads(); }
+  bool is_exact() const noexcept override { return inner_->is_exact(); }
   Result<Buffer> allocate(std::size_t size_bytes) override { return inner_->allocate(size_bytes); }
   Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                                   ops::PackOptions options) override {

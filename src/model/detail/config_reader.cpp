@@ -20,7 +20,13 @@ bool in_range(double x, double min, double max) noexcept {
 
 const json::Value* ConfigObject::find(std::string_view name) const noexcept {
   const json::Value* value = object_.find(name);
+  if (defaults_ && (!value || value->is_null())) value = defaults_->find(name);
   return value && !value->is_null() ? value : nullptr;
+}
+
+bool ConfigObject::says_null(std::string_view name) const noexcept {
+  const json::Value* value = object_.find(name);
+  return value && value->is_null();
 }
 
 double ConfigObject::number(std::string_view name, double min, double max) const {
@@ -96,6 +102,14 @@ ConfigObject ConfigObject::object(std::string_view name) const {
           status_};
 }
 
+std::vector<std::string> ConfigObject::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : *object_.as_object()) {
+    if (!value.is_null()) out.emplace_back(name);
+  }
+  return out;
+}
+
 void ConfigObject::refuse(std::string_view name, std::string_view why) const {
   refuse(invalid("config: '" + place_ + std::string(name) + "' " + std::string(why)));
 }
@@ -105,6 +119,11 @@ void ConfigObject::refuse(Error error) const {
 }
 
 ConfigReader::ConfigReader(const formats::ModelFiles& files, std::uint32_t served_context)
-    : ConfigObject(files.config(), "", status_), files_(files), served_context_(served_context) {}
+    : ConfigObject(files.config(), "", own_status_),
+      files_(files),
+      served_context_(served_context) {}
+
+ConfigReader::ConfigReader(const ConfigReader& given, const json::Value& defaults)
+    : ConfigObject(given, defaults), files_(given.files_), served_context_(given.served_context_) {}
 
 }  // namespace kvasir::model

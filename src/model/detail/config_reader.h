@@ -27,9 +27,14 @@ class ConfigObject {
  public:
   ConfigObject(const json::Value& object, std::string place, Status& status)
       : object_(object), place_(std::move(place)), status_(status) {}
+  // The same members, and those of `defaults` where it has none.
+  ConfigObject(const ConfigObject& given, const json::Value& defaults) : ConfigObject(given) {
+    defaults_ = &defaults;
+  }
 
   const json::Value* find(std::string_view name) const noexcept;
   bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
+  bool says_null(std::string_view name) const noexcept;                 // stated, and null
   std::uint32_t count(std::string_view name, std::uint32_t max) const;  // required, 1..max
   std::uint32_t count_or(std::string_view name,
                          std::uint32_t other,
@@ -43,12 +48,15 @@ class ConfigObject {
                               double min,
                               double max) const;     // n of them
   ConfigObject object(std::string_view name) const;  // empty when absent
+  std::vector<std::string> names() const;            // of the members that are not null
 
   void refuse(std::string_view name, std::string_view why) const;
   void refuse(Error error) const;
+  const Status& status() const noexcept { return status_; }
 
  private:
   const json::Value& object_;
+  const json::Value* defaults_ = nullptr;
   std::string place_;
   Status& status_;
 };
@@ -57,16 +65,18 @@ class ConfigReader : public ConfigObject {
  public:
   // served_context: 0 = as many positions as the model has.
   ConfigReader(const formats::ModelFiles& files, std::uint32_t served_context);
+  // A family's values for what config.json leaves out; refusals go to `given`. Both must outlive
+  // it.
+  ConfigReader(const ConfigReader& given, const json::Value& defaults);
   ConfigReader(const ConfigReader&) = delete;
 
   const formats::ModelFiles& files() const noexcept { return files_; }
   std::uint32_t served_context() const noexcept { return served_context_; }
-  const Status& status() const noexcept { return status_; }
 
  private:
   const formats::ModelFiles& files_;
   std::uint32_t served_context_;
-  Status status_;
+  Status own_status_;
 };
 
 }  // namespace kvasir::model

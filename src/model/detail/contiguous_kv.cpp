@@ -27,7 +27,9 @@ Result<ContiguousKv> ContiguousKv::make(ops::Device& device,
                            .head_dim = spec.head_dim,
                            .block_tokens = shape.block_tokens,
                            .window = spec.window,
-                           .rows = {}});
+                           .rows = {},
+                           .k_encoded = {},
+                           .v_encoded = {}});
     out.planes_.push_back(std::move(k));
     out.planes_.push_back(std::move(v));
   }

@@ -1,12 +1,17 @@
 #include "model/detail/decoder.h"
 
+#include <cmath>
+#include <numbers>
+
 namespace kvasir::model {
 
 LogitsView Decoder::forward(const StepBatch& batch) {
   embed(batch.tokens);
+  if (weights_.per_layer_inputs) embed_per_layer(*weights_.per_layer_inputs, batch.tokens);
   for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
     attention_block(layer, batch);
     feed_forward_block(layer);
+    per_layer_block(layer);
   }
   return head(batch.wanted);
 }
@@ -21,26 +26,46 @@ void Decoder::embed(std::span<const TokenId> tokens) {
                        .out = residual_});
 }
 
-void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
-  const LayerSpec& spec = config_.layers[layer];
-  const AttentionSpec& a = spec.attention;
-  const LayerWeights& w = weights_.layers[layer];
-  const KvLayerView& kv = batch.kv[layer];
+// Of a token: its row of a table, plus its embedding projected and normed, for all layers at once.
+void Decoder::embed_per_layer(const PerLayerInputWeights& w, std::span<const TokenId> tokens) {
+  const std::uint32_t width = config_.per_layer_inputs_width();
+  const MatView inputs = first_rows(scratch_.per_layer_inputs, width);
+  const MatView projected = first_rows(scratch_.per_layer_projected, width);
+  ops_.embed(device_, {.tokens = tokens,
+                       .table = w.table.get(),
+                       .scale = config_.per_layer_input_scale,
+                       .out = inputs});
+  linear(w.projection, residual_, projected);
+  ops_.scale(device_, {.x = projected, .alpha = inverse_root_of_hidden()});
+  rms_norm(w.norm, projected, projected);
+  ops_.add_scaled(device_, {.x = inputs, .y = projected, .alpha = 1.0f});
+  ops_.scale(device_, {.x = inputs, .alpha = 1.0f / std::numbers::sqrt2_v<float>});
+}
 
-  const MatView qkv = project_qkv(spec, w, normed_or_residual(w.attention_in));
+// A layer without keys and values of its own attends to its donor's, this step's included, from the
+// same positions: those the tokens have before anything of them is appended (KV-33, KV-41).
+void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
+  const AttentionSpec& a = config_.layers[layer].attention;
+  const LayerWeights& w = weights_.layers[layer];
+  const KvLayerView& kv = batch.kv[kv_entries_[layer]];
+
+  const MatView qkv = first_rows(scratch_.qkv, a.qkv_width());
+  side_by_side(w.attention.qkv, normed_or_residual(w.attention_in), qkv);
   const MatView q = qkv.columns(0, a.q_width());
-  const MatView k = qkv.columns(a.q_width(), a.kv_width());
-  const MatView v = qkv.columns(a.q_width() + a.kv_width(), a.kv_width());
-  norm_and_rotate(a, w.attention, q, k, batch.positions);
+  if (a.qk_norm != QkNorm::none) rms_norm(w.attention.q_norm, q, q);
+  rotate(a, q, batch.positions);
+  if (!a.donor) {
+    append_kv(a, w.attention, qkv.columns(a.q_width(), a.kv_width()),
+              qkv.columns(a.q_width() + a.kv_width(), a.kv_width()), batch, kv);
+  }
 
   const MatView attended = first_rows(scratch_.attended, a.q_width());
-  ops_.kv_append(device_, {.k = k, .v = v, .kv = kv});
   ops_.attention(device_, {.q = q,
                            .kv = kv,
                            .n_heads = a.n_heads,
                            .scale = a.scale,
                            .softcap = a.softcap,
-                           .sinks = nullptr,
+                           .sinks = a.sinks ? w.attention.sinks.data() : nullptr,
                            .out = attended});
   linear(w.attention.out, attended, branch_);
   add_branch(w.attention_out);
@@ -49,13 +74,35 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
 void Decoder::feed_forward_block(std::size_t layer) {
   const LayerSpec& spec = config_.layers[layer];
   const LayerWeights& w = weights_.layers[layer];
-  const ConstMatView in = normed_or_residual(w.mlp_in);
-  if (spec.moe) {
-    experts(*spec.moe, *w.moe, in, branch_);
+  const ConstMatView in = config_.parallel_blocks ? first_rows(scratch_.normed, config_.hidden)
+                                                  : normed_or_residual(w.mlp_in);
+  if (spec.has_mlp()) {
+    mlp(spec.mlp, *w.mlp, in, branch_);
+    if (spec.moe) add_experts_to_branch(*spec.moe, w);
   } else {
-    gated_mlp(*w.mlp, spec.mlp.activation, spec.mlp.intermediate, in, branch_);
+    route(*spec.moe, *w.moe, in);
+    experts(*spec.moe, *w.moe, in, branch_);
   }
   add_branch(w.mlp_out);
+}
+
+// A token's own input to this layer, gated by the residual stream (MOD-24); then the layer's
+// scalar.
+void Decoder::per_layer_block(std::size_t layer) {
+  const LayerWeights& w = weights_.layers[layer];
+  const std::uint32_t width = config_.per_layer_input;
+  if (w.per_layer) {
+    const MatView gate = first_rows(scratch_.per_layer_gate, width);
+    const auto first = static_cast<std::uint32_t>(layer) * width;
+    linear(w.per_layer->gate, residual_, gate);
+    ops_.act_mul(device_, {.gate = gate,
+                           .up = scratch_.per_layer_inputs.rows(0, n_tokens_).columns(first, width),
+                           .activation = config_.layers[layer].mlp.activation,
+                           .out = gate});
+    linear(w.per_layer->out, gate, branch_);
+    add_branch(w.per_layer->norm);
+  }
+  if (config_.layer_scalar) ops_.scale(device_, {.x = residual_, .alpha = w.scalar});
 }
 
 // Only the wanted rows pass the final norm and the head.
@@ -65,7 +112,7 @@ LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
   const MatView rows = scratch_.wanted.rows(0, n_wanted);
   const MatView logits = scratch_.logits.rows(0, n_wanted);
   ops_.gather_rows(device_, {.x = residual_, .rows = wanted, .out = rows});
-  rms_norm(weights_.norm, rows, rows);
+  norm(weights_.norm, rows, rows);
   ops_.linear(device_, {.x = rows, .weight = &weights_.head(), .bias = nullptr, .out = logits});
   if (config_.logit_scale != 1.0f || config_.logit_softcap > 0.0f) {
     ops_.scale(device_,
@@ -74,27 +121,26 @@ LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
   return {.data = logits.data, .n_rows = n_wanted, .vocab = config_.vocab};
 }
 
-MatView Decoder::project_qkv(const LayerSpec& spec, const LayerWeights& w, ConstMatView in) {
-  const MatView qkv = first_rows(scratch_.qkv, spec.attention.qkv_width());
-  side_by_side(w.attention.qkv, in, qkv);
-  return qkv;
-}
-
-void Decoder::norm_and_rotate(const AttentionSpec& a,
-                              const AttentionWeights& w,
-                              MatView q,
-                              MatView k,
-                              std::span<const std::uint32_t> positions) {
-  if (a.qk_norm != QkNorm::none) {
-    rms_norm(w.q_norm, q, q);
-    rms_norm(w.k_norm, k, k);
+void Decoder::append_kv(const AttentionSpec& a,
+                        const AttentionWeights& w,
+                        MatView k,
+                        MatView v,
+                        const StepBatch& batch,
+                        const KvLayerView& kv) {
+  if (a.v_norm) {
+    ops_.rms_norm(device_, {.x = a.v_is_k ? k : v,
+                            .weight = nullptr,
+                            .group = a.head_dim,
+                            .eps = config_.norm_eps,
+                            .out = v});
   }
-  if (!a.rope) return;
-  rotate(a, q, positions);
-  rotate(a, k, positions);
+  if (a.qk_norm != QkNorm::none) rms_norm(w.k_norm, k, k);
+  rotate(a, k, batch.positions);
+  ops_.kv_append(device_, {.k = k, .v = v, .kv = kv});
 }
 
 void Decoder::rotate(const AttentionSpec& a, MatView x, std::span<const std::uint32_t> positions) {
+  if (!a.rope) return;
   const RopeTable& rope = ropes_[*a.rope];
   ops_.rope(device_, {.x = x,
                       .head_dim = a.head_dim,
@@ -105,26 +151,22 @@ void Decoder::rotate(const AttentionSpec& a, MatView x, std::span<const std::uin
                       .sin = rope.sin});
 }
 
-void Decoder::gated_mlp(const MlpWeights& w,
-                        ops::Activation activation,
-                        std::uint32_t intermediate,
-                        ConstMatView in,
-                        MatView out) {
-  const MatView gate_up = first_rows(scratch_.gate_up, 2 * intermediate);
-  const MatView gate = gate_up.columns(0, intermediate);
+void Decoder::mlp(const MlpSpec& spec, const MlpWeights& w, ConstMatView in, MatView out) {
+  const std::uint32_t n = spec.intermediate;
+  const MatView gate_up = first_rows(scratch_.gate_up, spec.is_gated ? 2 * n : n);
+  const MatView gate = gate_up.columns(0, n);
   side_by_side(w.gate_up, in, gate_up);
   ops_.act_mul(device_, {.gate = gate,
-                         .up = gate_up.columns(intermediate, intermediate),
-                         .activation = activation,
+                         .up = spec.is_gated ? ConstMatView(gate_up.columns(n, n))
+                                             : ConstMatView{w.ones.data(), n_tokens_, n, 0},
+                         .activation = spec.activation,
                          .out = gate});
   linear(w.down, gate, out);
 }
 
-void Decoder::experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, MatView out) {
+void Decoder::route(const MoeSpec& moe, const MoeWeights& w, ConstMatView in) {
   const MatView logits = first_rows(scratch_.router_logits, moe.n_experts);
   const std::size_t n_choices = std::size_t{n_tokens_} * moe.top_k;
-  const std::span<std::uint32_t> chosen = scratch_.experts.first(n_choices);
-  const std::span<float> weights = scratch_.expert_weights.first(n_choices);
   linear(w.router, in, logits);
   ops_.moe_route(device_,
                  {.logits = logits,
@@ -135,20 +177,43 @@ void Decoder::experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, 
                   .topk_groups = moe.topk_groups,
                   .renormalize = moe.renormalize,
                   .scale = moe.scale,
-                  .experts = chosen,
-                  .weights = weights});
+                  .expert_scales = w.expert_scales.empty() ? nullptr : w.expert_scales.data(),
+                  .experts = scratch_.experts.first(n_choices),
+                  .weights = scratch_.expert_weights.first(n_choices)});
+}
+
+// The experts that route() chose.
+void Decoder::experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, MatView out) {
+  const std::size_t n_choices = std::size_t{n_tokens_} * moe.top_k;
   ops_.moe_experts(device_, {.x = in,
-                             .experts = chosen,
-                             .weights = weights,
+                             .experts = scratch_.experts.first(n_choices),
+                             .weights = scratch_.expert_weights.first(n_choices),
                              .top_k = moe.top_k,
                              .bank = w.bank,
                              .activation = moe.activation,
+                             .limit = moe.activation_limit,
                              .scratch = scratch_.moe,
                              .out = out});
   if (!w.shared) return;
   const MatView shared = first_rows(scratch_.shared, config_.hidden);
-  gated_mlp(*w.shared, moe.activation, moe.shared_intermediate, in, shared);
+  mlp({.intermediate = moe.shared_intermediate, .activation = moe.activation}, *w.shared, in,
+      shared);
   ops_.add_scaled(device_, {.x = out, .y = shared, .alpha = 1.0f});
+}
+
+// Experts beside an mlp (MOD-25): both read the residual stream through norms of their own, and
+// their normed outputs add up. The router's norm is two products, never a folded weight (MOD-74).
+void Decoder::add_experts_to_branch(const MoeSpec& moe, const LayerWeights& w) {
+  const MatView in = first_rows(scratch_.normed, config_.hidden);
+  const MatView out = first_rows(scratch_.shared, config_.hidden);
+  norm(w.mlp_branch_out, branch_, branch_);
+  rms_norm(w.moe->router_scale, residual_, in);
+  ops_.scale(device_, {.x = in, .alpha = inverse_root_of_hidden()});
+  route(moe, *w.moe, in);
+  norm(w.experts_in, residual_, in);
+  experts(moe, *w.moe, in, out);
+  norm(w.experts_out, out, out);
+  ops_.add_scaled(device_, {.x = branch_, .y = out, .alpha = 1.0f});
 }
 
 void Decoder::linear(const Linear& w, ConstMatView in, MatView out) {
@@ -174,18 +239,31 @@ void Decoder::rms_norm(const Vector& weight, ConstMatView in, MatView out) {
       {.x = in, .weight = weight.data(), .group = group, .eps = config_.norm_eps, .out = out});
 }
 
+void Decoder::norm(const Norm& w, ConstMatView in, MatView out) {
+  if (config_.norm_kind == NormKind::rms) return rms_norm(w.weight, in, out);
+  ops_.layer_norm(device_, {.x = in,
+                            .weight = w.weight.data(),
+                            .bias = w.bias.empty() ? nullptr : w.bias.data(),
+                            .eps = config_.norm_eps,
+                            .out = out});
+}
+
 // A block's input: the residual stream, normed where the family norms before its blocks.
-ConstMatView Decoder::normed_or_residual(const Vector& weight) {
-  if (weight.empty()) return residual_;
+ConstMatView Decoder::normed_or_residual(const Norm& w) {
+  if (w.empty()) return residual_;
   const MatView normed = first_rows(scratch_.normed, config_.hidden);
-  rms_norm(weight, residual_, normed);
+  norm(w, residual_, normed);
   return normed;
 }
 
 // residual += scale · branch, normed first where the family norms after its blocks.
-void Decoder::add_branch(const Vector& norm_after) {
-  if (!norm_after.empty()) rms_norm(norm_after, branch_, branch_);
+void Decoder::add_branch(const Norm& after) {
+  if (!after.empty()) norm(after, branch_, branch_);
   ops_.add_scaled(device_, {.x = residual_, .y = branch_, .alpha = config_.residual_scale});
+}
+
+float Decoder::inverse_root_of_hidden() const noexcept {
+  return static_cast<float>(1.0 / std::sqrt(double(config_.hidden)));
 }
 
 }  // namespace kvasir::model

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace kvasir::model {
 namespace {
-
-constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
 
 ops::Activation read_activation(const ConfigReader& config) {
   const std::string name =
@@ -21,71 +20,110 @@ ops::Activation read_activation(const ConfigReader& config) {
   return ops::Activation::silu;
 }
 
-AttentionSpec read_attention(const ConfigReader& config, std::uint32_t hidden) {
-  AttentionSpec a;
-  a.n_heads = config.count("num_attention_heads", kMaxHeads);
-  a.n_kv_heads = config.has("num_key_value_heads") ? config.count("num_key_value_heads", kMaxHeads)
-                                                   : a.n_heads;
-  if (a.n_heads % a.n_kv_heads != 0) {
-    config.refuse("num_attention_heads", "must be a multiple of num_key_value_heads");
-    a.n_kv_heads = a.n_heads;
-  }
-  if (config.has("head_dim")) {
-    a.head_dim = config.count("head_dim", kMaxHeadDim);
-  } else {
-    a.head_dim = std::max(hidden / a.n_heads, 1u);
-    if (hidden % a.n_heads != 0)
-      config.refuse("hidden_size", "must be a multiple of num_attention_heads");
-  }
+// The scale follows the head's size.
+void set_head_dim(const ConfigReader& config, std::uint32_t head_dim, AttentionSpec& a) {
+  a.head_dim = head_dim;
   if (a.head_dim > kMaxHeadDim || std::uint64_t{a.n_heads} * a.head_dim > kMaxWidth) {
     config.refuse("head_dim", "makes heads too large");
     a.head_dim = 2;
   }
   a.scale = static_cast<float>(1.0 / std::sqrt(double(a.head_dim)));
+}
+
+void set_kv_heads(const ConfigReader& config, std::uint32_t n_kv_heads, AttentionSpec& a) {
+  a.n_kv_heads = n_kv_heads;
+  if (a.n_heads % a.n_kv_heads != 0) {
+    config.refuse("num_attention_heads", "must be a multiple of num_key_value_heads");
+    a.n_kv_heads = a.n_heads;
+  }
+}
+
+AttentionSpec read_attention(const ConfigReader& config, std::uint32_t hidden) {
+  AttentionSpec a;
+  a.n_heads = config.count("num_attention_heads", kMaxHeads);
+  const bool has_kv_heads = config.has("num_key_value_heads");
+  set_kv_heads(config, has_kv_heads ? config.count("num_key_value_heads", kMaxHeads) : a.n_heads,
+               a);
+  if (config.has("head_dim")) {
+    set_head_dim(config, config.count("head_dim", kMaxHeadDim), a);
+  } else {
+    if (hidden % a.n_heads != 0)
+      config.refuse("hidden_size", "must be a multiple of num_attention_heads");
+    set_head_dim(config, std::max(hidden / a.n_heads, 1u), a);
+  }
   return a;
+}
+
+// What a layer has of its own: per_layer_config (layer → members), else what the family says of
+// full layers.
+void set_own_shape(const ConfigReader& config,
+                   const FamilyTraits& traits,
+                   std::size_t i,
+                   LayerSpec& layer) {
+  AttentionSpec& a = layer.attention;
+  if (!config.has("per_layer_config")) {
+    if (layer.type != LayerType::full) return;
+    if (traits.full_head_dim) set_head_dim(config, traits.full_head_dim, a);
+    if (traits.full_n_kv_heads) set_kv_heads(config, traits.full_n_kv_heads, a);
+    return;
+  }
+  const ConfigObject all = config.object("per_layer_config");
+  const std::string key = std::to_string(i);
+  if (!all.has(key)) return;
+  const ConfigObject own = all.object(key);
+  for (const std::string& name : own.names()) {
+    if (name != "head_dim" && name != "num_key_value_heads")
+      own.refuse(name, "is not supported for single layers");
+  }
+  if (own.has("head_dim")) set_head_dim(config, own.count("head_dim", kMaxHeadDim), a);
+  if (own.has("num_key_value_heads"))
+    set_kv_heads(config, own.count("num_key_value_heads", kMaxHeads), a);
 }
 
 // The layer's type by name: layer_types, else a pattern (every n-th layer is full), else the
 // family's rule. Missing = full.
-std::vector<std::string_view> read_layer_types(const ConfigReader& config,
-                                               const FamilyTraits& traits,
-                                               std::uint32_t n_layers) {
-  std::vector<std::string_view> out(n_layers, kFull);
+std::vector<LayerType> read_layer_types(const ConfigReader& config,
+                                        const FamilyTraits& traits,
+                                        std::uint32_t n_layers) {
+  std::vector<LayerType> out(n_layers, LayerType::full);
   if (config.has("layer_types")) {
     const json::Array* types = config.find("layer_types")->as_array();
     if (!types) config.refuse("layer_types", "must be an array");
     for (std::size_t i = 0; types && i < std::min<std::size_t>(n_layers, types->size()); ++i) {
       if ((*types)[i].is_null()) continue;
       const std::string* type = (*types)[i].as_string();
-      if (type && *type == kSliding) out[i] = kSliding;
-      if (!type || (*type != kSliding && *type != kFull)) {
+      if (type && *type == kSlidingAttention) out[i] = LayerType::sliding;
+      if (!type || (*type != kSlidingAttention && *type != kFullAttention)) {
         config.refuse("layer_types", "has '" + (type ? *type : "?") +
                                          "', supported here: full_attention, sliding_attention");
       }
     }
+    if (traits.ends_with_full_layer) out.back() = LayerType::full;
     return out;
   }
   const std::uint32_t pattern = config.count_or("sliding_window_pattern", 0, kMaxLayers);
   for (std::uint32_t i = 0; i < n_layers; ++i) {
     const bool slides = pattern ? (i + 1) % pattern != 0 : i >= traits.first_windowed_layer;
-    if (slides && traits.window) out[i] = kSliding;
+    if (slides && (pattern || traits.window)) out[i] = LayerType::sliding;
   }
+  if (traits.ends_with_full_layer) out.back() = LayerType::full;
   return out;
 }
 
-// One rope for each layer type in use, or one for all when rope_parameters is flat.
+// One rope for each layer type and head size in use; types share it when rope_parameters is flat.
 class Ropes {
  public:
   Ropes(const ConfigReader& config, const RopeDefaults& defaults, DecoderConfig& decoder)
       : config_(config), defaults_(defaults), decoder_(decoder) {
     const ConfigObject rope = config.object("rope_parameters");
-    per_type_ = rope.has(kFull) || rope.has(kSliding);
+    per_type_ = rope.has(kFullAttention) || rope.has(kSlidingAttention) || defaults.sliding_theta;
   }
-  std::uint32_t index_of(std::string_view layer_type, std::uint32_t head_dim) {
-    const auto [it, is_new] =
-        index_.try_emplace(per_type_ ? layer_type : std::string_view(), decoder_.ropes.size());
+  std::uint32_t index_of(LayerType type, std::uint32_t head_dim) {
+    const auto key = std::pair(per_type_ ? type : LayerType::full, head_dim);
+    const auto [it, is_new] = index_.try_emplace(key, decoder_.ropes.size());
     if (!is_new) return it->second;
-    RopeReading reading = read_rope(config_, layer_type, head_dim, defaults_);
+    RopeReading reading = read_rope(
+        config_, type == LayerType::full ? kFullAttention : kSlidingAttention, head_dim, defaults_);
     decoder_.max_positions = decoder_.ropes.empty()
                                  ? reading.max_positions
                                  : std::min(decoder_.max_positions, reading.max_positions);
@@ -99,7 +137,7 @@ class Ropes {
   const RopeDefaults& defaults_;
   DecoderConfig& decoder_;
   bool per_type_ = false;
-  std::map<std::string_view, std::uint32_t> index_;
+  std::map<std::pair<LayerType, std::uint32_t>, std::uint32_t> index_;
 };
 
 }  // namespace
@@ -112,16 +150,18 @@ DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& trait
   d.tied_head = config.flag_or("tie_word_embeddings", !config.files().has("lm_head.weight"));
   d.n_draft_layers = config.count_or("num_nextn_predict_layers", 0, kMaxLayers);
 
-  LayerSpec layer;
-  layer.attention = read_attention(config, d.hidden);
-  layer.mlp.intermediate = config.count("intermediate_size", kMaxWidth);
-  layer.mlp.activation = read_activation(config);
+  LayerSpec common;
+  common.attention = read_attention(config, d.hidden);
+  common.mlp.intermediate = config.count("intermediate_size", kMaxWidth);
+  common.mlp.activation = read_activation(config);
   const std::uint32_t n_layers = config.count("num_hidden_layers", kMaxLayers);
   Ropes ropes(config, traits.rope, d);
-  for (const std::string_view type : read_layer_types(config, traits, n_layers)) {
-    layer.attention.window = type == kSliding ? traits.window : 0;
+  for (const LayerType type : read_layer_types(config, traits, n_layers)) {
+    LayerSpec& layer = d.layers.emplace_back(common);
+    layer.type = type;
+    layer.attention.window = type == LayerType::sliding ? traits.window : 0;
+    set_own_shape(config, traits, d.layers.size() - 1, layer);
     layer.attention.rope = ropes.index_of(type, layer.attention.head_dim);
-    d.layers.push_back(layer);
   }
   return d;
 }
@@ -157,7 +197,28 @@ FamilyTraits qwen_traits(const ConfigReader& config) {
   return traits;
 }
 
-MoeSpec read_softmax_moe(const ConfigReader& config, std::string_view intermediate_name) {
+float inverse_root(const ConfigReader& config, std::string_view name) {
+  return static_cast<float>(1.0 / std::sqrt(config.number(name, 1e-6, 1e9)));
+}
+
+void scale_embeddings(const ConfigReader& config, DecoderConfig& decoder) {
+  decoder.embedding_scale = static_cast<float>(std::sqrt(double(decoder.hidden)));
+  const formats::TensorInfo* table = config.files().find("model.embed_tokens.weight");
+  decoder.embedding_scale_type = table && table->type == "f16"   ? DType::f16
+                                 : table && table->type == "f32" ? DType::f32
+                                                                 : DType::bf16;
+}
+
+void set_gemma_blocks(const ConfigReader& config, DecoderConfig& decoder) {
+  scale_embeddings(config, decoder);
+  decoder.names.attention_out = "post_attention_layernorm";
+  decoder.names.mlp_in = "pre_feedforward_layernorm";
+  decoder.names.mlp_out = "post_feedforward_layernorm";
+}
+
+MoeSpec read_softmax_moe(const ConfigReader& config,
+                         std::string_view intermediate_name,
+                         std::string_view top_k_name) {
   MoeSpec moe;
   for (const std::string_view name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     if (config.has(name)) moe.n_experts = config.count(name, kMaxExperts);
@@ -165,9 +226,8 @@ MoeSpec read_softmax_moe(const ConfigReader& config, std::string_view intermedia
   }
   if (!moe.n_experts) config.refuse("num_experts", "is missing");
   moe.n_experts = std::max(moe.n_experts, 1u);
-  moe.top_k = config.count("num_experts_per_tok", kMaxExperts);
-  if (moe.top_k > moe.n_experts)
-    config.refuse("num_experts_per_tok", "must not exceed the number of experts");
+  moe.top_k = config.count(top_k_name, kMaxExperts);
+  if (moe.top_k > moe.n_experts) config.refuse(top_k_name, "must not exceed the number of experts");
   moe.top_k = std::min(moe.top_k, moe.n_experts);
   moe.intermediate = config.count(intermediate_name, kMaxWidth);
   moe.activation = read_activation(config);

@@ -14,6 +14,9 @@ struct FamilyTraits {
   std::uint32_t window = 0;  // of sliding layers; 0: no layer slides
   std::uint32_t first_windowed_layer =
       0;  // from here on layers slide, unless config.json names layer types
+  bool ends_with_full_layer = false;  // whatever config.json says of the last layer
+  std::uint32_t full_head_dim = 0;    // of full layers, unless per_layer_config says so; 0: as all
+  std::uint32_t full_n_kv_heads = 0;  // same
 };
 
 // Pre-norm, grouped-query attention with rope, gated MLP; head_dim, windows and ropes of every
@@ -35,8 +38,17 @@ void set_biases(const ConfigReader& config, DecoderConfig& decoder);
 // Qwen's windows: off unless use_sliding_window, and from max_window_layers on.
 FamilyTraits qwen_traits(const ConfigReader& config);
 
-// num_experts (or an alias), num_experts_per_tok, softmax routing.
-MoeSpec read_softmax_moe(const ConfigReader& config, std::string_view intermediate_name);
+// Embeddings × √hidden, rounded as the type that they are stored in asks.
+void scale_embeddings(const ConfigReader& config, DecoderConfig& decoder);
+// From Gemma 2 on: that, and norms around both blocks.
+void set_gemma_blocks(const ConfigReader& config, DecoderConfig& decoder);
+// 1 / √ of a number that config.json has.
+float inverse_root(const ConfigReader& config, std::string_view name);
+
+// num_experts (or an alias), how many of them a token gets, softmax routing.
+MoeSpec read_softmax_moe(const ConfigReader& config,
+                         std::string_view intermediate_name,
+                         std::string_view top_k_name = "num_experts_per_tok");
 // DeepSeek-V3 routing: sigmoid scores, a bias for selection, groups, one shared expert.
 MoeSpec read_deepseek_moe(const ConfigReader& config);
 

@@ -26,37 +26,65 @@ struct Linear {
 // Linears of one input whose outputs lie side by side: q, k, v or a fused qkv alike.
 using SideBySide = std::vector<Linear>;
 
+struct Norm {     // of the residual stream
+  Vector weight;  // [hidden]; empty: no norm here
+  Vector bias;    // [hidden] or empty
+  bool empty() const noexcept { return weight.empty(); }
+};
+
 struct AttentionWeights {
-  SideBySide qkv;  // → [qkv_width]
+  SideBySide qkv;  // → [projected_width]
   Vector q_norm;   // [head_dim] or [q_width]
   Vector k_norm;   // [head_dim] or [kv_width]
+  Vector sinks;    // [n_heads] or empty
   Linear out;      // [hidden, q_width]
 };
 
 struct MlpWeights {
-  SideBySide gate_up;  // → [2 · intermediate]
+  SideBySide gate_up;  // → [2 · intermediate]; not gated: → [intermediate]
   Linear down;         // [hidden, intermediate]
+  Vector ones;         // not gated: [intermediate], in the place of up
 };
 
 struct MoeWeights {
   Linear router;                                             // [n_experts, hidden]
   Vector selection_bias;                                     // [n_experts]
+  Vector router_scale;                                       // [hidden] or empty
+  Vector expert_scales;                                      // [n_experts] or empty
   std::vector<std::unique_ptr<ops::PackedMatrix>> matrices;  // owns what the bank points at
+  std::vector<Vector> expert_biases;                         // same
   std::vector<ops::ExpertWeights> bank;                      // [n_experts]
   std::optional<MlpWeights> shared;
 };
 
+struct PerLayerWeights {
+  Linear gate;  // [per_layer_input, hidden]
+  Linear out;   // [hidden, per_layer_input]
+  Norm norm;
+};
+
 struct LayerWeights {
-  Vector attention_in, attention_out, mlp_in, mlp_out;  // norms, [hidden]
+  Norm attention_in, attention_out, mlp_in, mlp_out;
+  Norm mlp_branch_out, experts_in, experts_out;
   AttentionWeights attention;
   std::optional<MlpWeights> mlp;
   std::optional<MoeWeights> moe;
+  std::optional<PerLayerWeights> per_layer;
+  float scalar = 1.0f;
+};
+
+// A token's own inputs to all layers, side by side: [n_layers · per_layer_input] columns.
+struct PerLayerInputWeights {
+  std::unique_ptr<ops::PackedMatrix> table;  // [vocab, columns]
+  Linear projection;                         // [columns, hidden]
+  Vector norm;                               // [per_layer_input]
 };
 
 struct DecoderWeights {
   std::unique_ptr<ops::PackedMatrix> embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
-  Vector norm;                                  // [hidden]
+  std::optional<PerLayerInputWeights> per_layer_inputs;
+  Norm norm;
   std::unique_ptr<ops::PackedMatrix> own_head;  // [vocab, hidden]; null when tied
 
   const ops::PackedMatrix& head() const noexcept { return own_head ? *own_head : *embedding; }

@@ -9,20 +9,28 @@ namespace {
 
 constexpr double kMaxTheta = 1e15, kMaxFactor = 1e6, kMinFactor = 1e-3;
 
+// theta^(−2i / dim) of pairs [0, n_pairs)
+std::vector<double> powers_of(double theta, std::uint32_t n_pairs, std::uint32_t dim) {
+  std::vector<double> out(n_pairs);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::pow(theta, -2.0 * double(i) / dim);
+  return out;
+}
+
 // One rope's members: those of rope_parameters (flat or of its layer type) or the older
 // rope_scaling, with the top-level names that either dialect may use instead.
 class RopeConfig {
  public:
   RopeConfig(const ConfigReader& whole,
              std::string_view layer_type,
-             std::uint32_t head_dim,
+             std::uint32_t width,
              const RopeDefaults& defaults)
-      : config(whole), rope(find_object(whole, layer_type)) {
+      : config(whole), rope(find_object(whole, layer_type)), head_dim(width) {
     type = rope.text_or("rope_type", rope.text_or("type", "default"));
     theta = number_or("rope_theta", defaults.theta, 1.5, kMaxTheta);
     const double partial = number_or("partial_rotary_factor", defaults.partial_rotary, 1e-4, 1.0);
     rotary_dim = static_cast<std::uint32_t>(head_dim * partial +
                                             1e-6);  // a fraction like 64/192 comes back whole
+    if (type == "proportional") rotary_dim -= rotary_dim % 2;
     if (rotary_dim < 2 || rotary_dim % 2 != 0) {
       config.refuse("partial_rotary_factor",
                     "must make an even number of at least 2 of head_dim rotate");
@@ -47,16 +55,10 @@ class RopeConfig {
                           kMaxFactor);
   }
   std::uint32_t n_pairs() const noexcept { return rotary_dim / 2; }
-  // theta^(−2i / rotary_dim)
-  std::vector<double> base_frequencies() const {
-    std::vector<double> out(n_pairs());
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = std::pow(theta, -2.0 * double(i) / rotary_dim);
-    return out;
-  }
 
   const ConfigReader& config;
   ConfigObject rope;
+  std::uint32_t head_dim = 0;
   std::string type;
   double theta = 0.0;
   std::uint32_t rotary_dim = 0;
@@ -88,6 +90,16 @@ void scale_llama3(const RopeConfig& rope, RopeReading& out) {
     const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
     f = (1.0 - kept) * f / factor + kept * f;
   }
+}
+
+// The pairs are those of the whole head, the first of them rotate as they would in a full rope, the
+// others stand still.
+void scale_proportional(const RopeConfig& rope, RopeReading& out) {
+  auto& frequencies = out.spec.inverse_frequencies;
+  frequencies = powers_of(rope.theta, rope.n_pairs(), rope.head_dim);
+  const double factor = rope.rope.number_or("factor", 1.0, kMinFactor, kMaxFactor);
+  for (double& f : frequencies) f /= factor;
+  frequencies.resize(rope.head_dim / 2, 0.0);
 }
 
 double yarn_mscale(double factor, double mscale) {
@@ -156,11 +168,17 @@ RopeReading read_rope(const ConfigReader& config,
                       std::string_view layer_type,
                       std::uint32_t head_dim,
                       RopeDefaults defaults) {
-  const RopeConfig rope(config, layer_type, head_dim, defaults);
   RopeReading out;
-  out.max_positions = rope.model_positions;
-  out.spec.inverse_frequencies = rope.base_frequencies();
   out.spec.interleaved = config.flag_or("kvasir_rope_interleaved", defaults.interleaved);
+  if (defaults.sliding_theta && layer_type == kSlidingAttention &&
+      !config.object("rope_parameters").has(layer_type)) {
+    out.max_positions = config.count("max_position_embeddings", kMaxPositions);
+    out.spec.inverse_frequencies = powers_of(*defaults.sliding_theta, head_dim / 2, head_dim);
+    return out;
+  }
+  const RopeConfig rope(config, layer_type, head_dim, defaults);
+  out.max_positions = rope.model_positions;
+  out.spec.inverse_frequencies = powers_of(rope.theta, rope.n_pairs(), rope.rotary_dim);
   if (rope.type == "longrope" || rope.type == "su") {
     scale_longrope(rope, out);
   } else if (rope.type == "linear") {
@@ -169,13 +187,14 @@ RopeReading read_rope(const ConfigReader& config,
     scale_llama3(rope, out);
   } else if (rope.type == "yarn") {
     scale_yarn(rope, out);
+  } else if (rope.type == "proportional") {
+    scale_proportional(rope, out);
   } else if (rope.type == "dynamic") {
     out.max_positions = std::min(rope.original_positions, rope.model_positions);
   } else if (rope.type != "default") {
-    rope.rope.refuse(
-        "rope_type",
-        "'" + rope.type +
-            "' is not supported; supported: default, linear, dynamic, llama3, yarn, longrope");
+    rope.rope.refuse("rope_type", "'" + rope.type +
+                                      "' is not supported; supported: default, linear, dynamic, "
+                                      "llama3, yarn, longrope, proportional");
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,16 @@
 
 namespace kvasir::model {
 
+inline constexpr std::string_view kFullAttention = "full_attention",
+                                  kSlidingAttention = "sliding_attention";
+
 struct RopeDefaults {  // what a family means when its config.json is silent
   double theta = 10000.0;
   double partial_rotary = 1.0;  // of head_dim
   bool interleaved = false;
+  // Sliding layers have a plain rope of their own with this theta, whatever the members that
+  // describe the others' say; only an entry of their type in rope_parameters overrules it.
+  std::optional<double> sliding_theta = {};
 };
 
 struct RopeReading {

@@ -15,11 +15,10 @@ Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
   for (const LayerSpec& layer : config.layers) {
     w.qkv = std::max(w.qkv, layer.attention.qkv_width());
     w.q = std::max(w.q, layer.attention.q_width());
-    const std::uint32_t intermediate =
-        layer.moe ? layer.moe->shared_intermediate : layer.mlp.intermediate;
-    w.gate_up = std::max(w.gate_up, 2 * intermediate);
+    if (layer.has_mlp()) w.gate_up = std::max(w.gate_up, 2 * layer.mlp.intermediate);
     if (!layer.moe) continue;
-    if (layer.moe->shared_intermediate) w.shared = config.hidden;
+    w.gate_up = std::max(w.gate_up, 2 * layer.moe->shared_intermediate);
+    if (layer.moe->shared_intermediate || layer.moe->beside_mlp) w.shared = config.hidden;
     w.experts = std::max(w.experts, layer.moe->n_experts);
     w.top_k = std::max(w.top_k, layer.moe->top_k);
     w.moe_floats = std::max<std::uint64_t>(
@@ -62,6 +61,9 @@ std::uint64_t cut(Scratch& out,
   out.attended = cutter.matrix(n, w.q);
   out.gate_up = cutter.matrix(n, w.gate_up);
   out.shared = cutter.matrix(n, w.shared);
+  out.per_layer_inputs = cutter.matrix(n, config.per_layer_inputs_width());
+  out.per_layer_projected = cutter.matrix(n, config.per_layer_inputs_width());
+  out.per_layer_gate = cutter.matrix(n, config.per_layer_input);
   out.router_logits = cutter.matrix(n, w.experts);
   out.expert_weights = cutter.floats(std::uint64_t{n} * w.top_k);
   const std::span<float> experts = cutter.floats(std::uint64_t{n} * w.top_k);

@@ -19,14 +19,18 @@ struct StepLimits {
 
 struct Scratch {
   Buffer memory;
-  MatView residual;       // [max_step_tokens, hidden]
-  MatView normed;         // [max_step_tokens, hidden]
-  MatView branch;         // [max_step_tokens, hidden]: what a block adds to the residual stream
-  MatView qkv;            // [max_step_tokens, widest qkv]
-  MatView attended;       // [max_step_tokens, widest q]
-  MatView gate_up;        // [max_step_tokens, widest gate and up]
-  MatView shared;         // [max_step_tokens, hidden]: the shared expert's output
-  MatView router_logits;  // [max_step_tokens, most experts]
+  MatView residual;  // [max_step_tokens, hidden]
+  MatView normed;    // [max_step_tokens, hidden]
+  MatView branch;    // [max_step_tokens, hidden]: what a block adds to the residual stream
+  MatView qkv;       // [max_step_tokens, widest qkv]
+  MatView attended;  // [max_step_tokens, widest q]
+  MatView gate_up;   // [max_step_tokens, widest gate and up]
+  MatView shared;  // [max_step_tokens, hidden]: what adds to a branch: a shared expert, or experts
+                   // beside an mlp
+  MatView router_logits;             // [max_step_tokens, most experts]
+  MatView per_layer_inputs;          // [max_step_tokens, n_layers · per_layer_input]
+  MatView per_layer_projected;       // same
+  MatView per_layer_gate;            // [max_step_tokens, per_layer_input]
   std::span<float> expert_weights;   // [max_step_tokens · largest top_k]
   std::span<std::uint32_t> experts;  // same
   std::span<float> moe;              // ops::moe_scratch_floats

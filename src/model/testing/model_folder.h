@@ -26,7 +26,12 @@ class ModelFolder {
   explicit ModelFolder(std::string_view config,
                        const std::vector<TestTensor>& tensors = {
                            {"unused", "F32", {1}, std::string(4, '\0')}}) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "kvasir_model_XXXXXX").string();
+    // In memory where there is such a folder: some tests write thousands of files.
+    const std::filesystem::path memory = "/dev/shm";
+    const bool has_memory = ::access(memory.c_str(), W_OK) == 0;
+    std::string pattern =
+        ((has_memory ? memory : std::filesystem::temp_directory_path()) / "kvasir_model_XXXXXX")
+            .string();
     path_ = ::mkdtemp(pattern.data());
     write("config.json", config);
     json::Object header;
@@ -54,6 +59,7 @@ class ModelFolder {
     std::filesystem::remove_all(path_, ec);
   }
   const std::filesystem::path& path() const { return path_; }
+  void set_config(std::string_view config) const { write("config.json", config); }
 
  private:
   void write(const std::string& name, std::string_view bytes) const {

@@ -69,7 +69,7 @@ HttpReply stats(ServerState& state, const HttpRequest&, std::string_view) {
                     {"bytes", static_cast<std::uint64_t>(responses.bytes)},
                     {"max_bytes", static_cast<std::uint64_t>(ResponseStore::kMaxBytes)}}},
       {"kv_quant",
-       json::Object{{"mode", "off"}, {"layers", json::Array{}}, {"dtype", model.kv_type}}},
+       json::Object{{"mode", model.kv_quant}, {"layers", json::Array{}}, {"key", model.kv_type}}},
       {"kv", json::Object{{"total_bytes", static_cast<std::uint64_t>(now.kv_total_bytes)},
                           {"used_bytes", static_cast<std::uint64_t>(now.kv_used_bytes)},
                           {"row_blocks", static_cast<std::uint64_t>(now.kv_row_blocks)},

@@ -126,7 +126,7 @@ Value Interp::from_input(const json::Value& v, bool is_content, bool is_known_wo
   if (depth > kMaxNesting) return fail_limits();
   if (const bool* b = v.as_bool()) return Value::of(*b);
   if (const std::int64_t* i = v.as_int()) return Value::of(*i);
-  if (v.is_double()) return Value::of(*v.as_number());
+  if (v.is_number()) return Value::of(*v.as_number());
   if (const std::string* s = v.as_string()) {
     return Value::of(view_str(arena_, *s, is_content && !is_known_word));
   }

@@ -196,7 +196,7 @@ Value from_json(Interp& in, const json::Value& v, bool is_content) {
   if (!in.tick()) return Value::error();
   if (const bool* b = v.as_bool()) return Value::of(*b);
   if (const std::int64_t* i = v.as_int()) return Value::of(*i);
-  if (v.is_double()) return Value::of(*v.as_number());
+  if (v.is_number()) return Value::of(*v.as_number());
   if (const std::string* s = v.as_string()) return in.str(*s, is_content);
   if (const json::Array* array = v.as_array()) {
     List* list = in.list();

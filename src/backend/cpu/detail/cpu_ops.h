@@ -84,6 +84,15 @@ inline const CpuMatrix& matrix_of(const ops::PackedMatrix* m) noexcept {
   return static_cast<const CpuMatrix&>(*m);
 }
 
+// What attention's kernel needs for n_pairs (query, head) pairs: a tile of keys and of values, of
+// encoded ones also the bytes and, in groups of 32 at least, scales and offsets; and what each pair
+// carries along.
+constexpr std::size_t attention_scratch_floats(std::uint32_t head_dim, std::size_t n_pairs) {
+  const std::size_t dim = (head_dim + 31) / 32 * 32;
+  return (2 * dim + 7 * dim / 32) * kTileKeys + 41 * dim +
+         n_pairs * (2 * dim + kTileKeys + 2 + dim / 32);
+}
+
 Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight,
                                                ops::PackOptions options,
                                                CpuDevice& device);
@@ -91,13 +100,23 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
 void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;
 void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
+void layer_norm(ops::Device&, const ops::LayerNormArgs&) noexcept;
 void rope(ops::Device&, const ops::RopeArgs&) noexcept;
 void kv_append(ops::Device&, const ops::KvAppendArgs&) noexcept;
+void kv_convert(ops::Device&, const ops::KvConvertArgs&) noexcept;
 void attention(ops::Device&, const ops::AttentionArgs&) noexcept;
 void act_mul(ops::Device&, const ops::ActMulArgs&) noexcept;
+void gate_rows(ops::Device&, const ops::GateRowsArgs&) noexcept;
 void add_scaled(ops::Device&, const ops::AddScaledArgs&) noexcept;
 void scale(ops::Device&, const ops::ScaleArgs&) noexcept;
 void gather_rows(ops::Device&, const ops::GatherRowsArgs&) noexcept;
+void l2_norm(ops::Device&, const ops::L2NormArgs&) noexcept;
+void causal_conv(ops::Device&, const ops::CausalConvArgs&) noexcept;
+void delta_gates(ops::Device&, const ops::DeltaGatesArgs&) noexcept;
+void gated_delta(ops::Device&, const ops::GatedDeltaArgs&) noexcept;
+void latent_append(ops::Device&, const ops::LatentAppendArgs&) noexcept;
+void latent_attention(ops::Device&, const ops::LatentAttentionArgs&) noexcept;
+void index_select(ops::Device&, const ops::IndexSelectArgs&) noexcept;
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
 
 }  // namespace kvasir::backend::cpu

@@ -31,6 +31,36 @@ inline AttentionScratch lay_out(const AttentionJob& job, std::size_t n, float* a
   return s;
 }
 
+// (query, head) pairs up to which an item waits for memory more than it computes.
+constexpr std::size_t kFewPairs = 6;
+
+// Lines of the next tile, asked for a few at a time while this one is worked on.
+struct Upcoming {
+  struct Range {
+    const std::uint8_t *at, *end;
+  };
+  Range ranges[6];
+  int n = 0, current = 0;
+
+  void add(const std::uint8_t* at, std::size_t size_bytes) { ranges[n++] = {at, at + size_bytes}; }
+  std::size_t n_lines() const {
+    std::size_t lines = 0;
+    for (int i = 0; i < n; ++i)
+      lines += static_cast<std::size_t>(ranges[i].end - ranges[i].at + 63) / 64;
+    return lines;
+  }
+  void ask(std::size_t n_lines) {
+    for (; n_lines > 0 && current < n; --n_lines) {
+      Range& range = ranges[current];
+      prefetch(range.at);
+      range.at += 64;
+      if (range.at >= range.end) ++current;
+    }
+  }
+};
+
+inline bool rounds_operands(const AttentionJob& job) { return !job.is_f32 && !job.is_f16; }
+
 inline const std::uint8_t* key_row(const AttentionJob& job,
                                    const AttentionItem& item,
                                    const std::uint8_t* plane,
@@ -52,7 +82,8 @@ void pack_keys(const AttentionJob& job,
                const AttentionItem& item,
                std::uint32_t tile,
                KeyRange range,
-               float* keys) {
+               float* keys,
+               Upcoming* next = nullptr) {
   const std::size_t n_dwords = job.is_f32 ? job.head_dim : job.head_dim / 2;
   for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
     const std::uint8_t* rows[16];
@@ -66,9 +97,13 @@ void pack_keys(const AttentionJob& job,
       U32x16 in[16], out[16];
       for (int i = 0; i < 16; ++i) in[i] = row_dwords(rows[i], dword, n_dwords);
       transpose(in, out);
+      if (next) next->ask(16);
       for (std::size_t i = 0; i < 16 && dword + i < n_dwords; ++i) {
         if (job.is_f32) {
           store(keys + (dword + i) * kTileKeys + j, from_bits(out[i]));
+        } else if (job.is_f16) {
+          store(keys + 2 * (dword + i) * kTileKeys + j, widen_f16(out[i]));
+          store(keys + (2 * (dword + i) + 1) * kTileKeys + j, widen_f16(shift_right<16>(out[i])));
         } else {
           store(keys + 2 * (dword + i) * kTileKeys + j, from_bits(shift_left<16>(out[i])));
           store(keys + (2 * (dword + i) + 1) * kTileKeys + j,
@@ -83,13 +118,17 @@ void pack_values(const AttentionJob& job,
                  const AttentionItem& item,
                  std::uint32_t tile,
                  KeyRange range,
-                 const AttentionScratch& s) {
+                 const AttentionScratch& s,
+                 Upcoming& next) {
   for (std::uint32_t j = 0; j < kTileKeys; ++j) {
+    next.ask(job.head_dim / (job.is_f32 ? 16 : 32));
     if (tile + j < range.begin || tile + j >= range.end) continue;
     const std::uint8_t* const row = key_row(job, item, job.v, tile + j);
     for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
-      const F32x16 v = job.is_f32 ? load_n(reinterpret_cast<const float*>(row) + d, n)
-                                  : load_bf16_n(reinterpret_cast<const std::uint16_t*>(row) + d, n);
+      const auto* const halves = reinterpret_cast<const std::uint16_t*>(row) + d;
+      const F32x16 v = job.is_f32   ? load_n(reinterpret_cast<const float*>(row) + d, n)
+                       : job.is_f16 ? load_f16_n(halves, n)
+                                    : load_bf16_n(halves, n);
       store(s.values + j * s.v_stride + d, v);
     });
   }
@@ -149,7 +188,7 @@ struct TileState {
 };
 
 // Scores → probabilities against the tile's own maximum; keys outside [begin, end) get exactly 0.
-inline TileState soften(const AttentionJob& job, float* p, KeyRange keys) {
+inline TileState soften(const AttentionJob& job, bool rounds, float* p, KeyRange keys) {
   const F32x16 factor = set1(job.scale), cap = set1(job.softcap);
   for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
     const F32x16 s = mul(load(p + j), factor);
@@ -162,7 +201,7 @@ inline TileState soften(const AttentionJob& job, float* p, KeyRange keys) {
   for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
     const F32x16 e = exp(sub(load(p + j), set1(largest)));
     sum = j == 0 ? e : add(sum, e);
-    store(p + j, job.is_f32 ? e : round_bf16(e));
+    store(p + j, rounds ? round_bf16(e) : e);
   }
   return {largest, sum_lanes(sum)};
 }
@@ -279,17 +318,19 @@ inline void attend_pairs(
   if (n == 1) score_pairs<1>(job, s, pair);
   for (int i = 0; i < n; ++i) {
     const std::size_t at = pair + static_cast<std::size_t>(i);
-    merge(s, at, soften(job, s.p + at * kTileKeys, keys), keep + i, gain + i);
+    merge(s, at, soften(job, rounds_operands(job), s.p + at * kTileKeys, keys), keep + i, gain + i);
   }
   if (n == 3) weigh_pairs<3>(s, pair, keys, keep, gain);
   if (n == 2) weigh_pairs<2>(s, pair, keys, keep, gain);
   if (n == 1) weigh_pairs<1>(s, pair, keys, keep, gain);
 }
 
-void attend_tile(const AttentionJob& job,
-                 const AttentionItem& item,
-                 AttentionScratch& s,
-                 std::uint32_t tile) {
+// attend(pair, n, keys) for runs of pairs with the same keys of the tile, at most 3 at once.
+template <class F>
+inline void for_pairs(const AttentionJob& job,
+                      const AttentionItem& item,
+                      std::uint32_t tile,
+                      F&& attend) {
   const std::size_t heads = job.queries_per_kv, n = item.n_queries * heads;
   const auto keys_of = [&](std::size_t pair) {
     return inside(visible(job, item.position + static_cast<std::uint32_t>(pair / heads)), tile);
@@ -302,7 +343,7 @@ void attend_tile(const AttentionJob& job,
       if (next.begin != keys.begin || next.end != keys.end) break;
       ++same;
     }
-    if (keys.begin < keys.end) attend_pairs(job, s, pair, same, keys);
+    if (keys.begin < keys.end) attend(pair, same, keys);
     pair += static_cast<std::size_t>(same);
   }
 }
@@ -314,13 +355,12 @@ void start(const AttentionJob& job, const AttentionItem& item, AttentionScratch&
                            (item.kv_head * heads + pair % heads) * job.head_dim;
     for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
       const F32x16 v = load_n(q + d, n);
-      store(s.q + pair * s.v_stride + d, job.is_f32 ? v : round_bf16(v));
+      store(s.q + pair * s.v_stride + d, rounds_operands(job) ? round_bf16(v) : v);
       store(s.out + pair * s.v_stride + d, zero());
     });
     s.largest[pair] = -__builtin_inff();
     s.sum[pair] = 0.0f;
   }
-  for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
 }
 
 void finish(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s) {
@@ -342,15 +382,25 @@ void finish(const AttentionJob& job, const AttentionItem& item, AttentionScratch
   }
 }
 
-void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scratch) {
   AttentionScratch s = lay_out(job, std::size_t{item.n_queries} * job.queries_per_kv, scratch);
   start(job, item, s);
+  for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
   const KeyRange keys{visible(job, item.position).begin, item.position + item.n_queries};
   for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end;
        tile += kTileKeys) {
-    pack_keys(job, item, tile, keys, s.keys);
-    pack_values(job, item, tile, keys, s);
-    attend_tile(job, item, s, tile);
+    Upcoming next;
+    const std::uint32_t after = tile + kTileKeys;
+    if (item.n_queries * job.queries_per_kv <= kFewPairs && job.block_tokens >= kTileKeys &&
+        after < keys.end) {
+      const std::size_t tile_bytes = kTileKeys * job.head_dim * (job.is_f32 ? 4 : 2);
+      next.add(key_row(job, item, job.k, after), tile_bytes);
+      next.add(key_row(job, item, job.v, after), tile_bytes);
+    }
+    pack_keys(job, item, tile, keys, s.keys, &next);
+    pack_values(job, item, tile, keys, s, next);
+    for_pairs(job, item, tile,
+              [&](std::size_t pair, int n, KeyRange seen) { attend_pairs(job, s, pair, n, seen); });
   }
   finish(job, item, s);
 }

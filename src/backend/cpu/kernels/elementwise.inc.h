@@ -32,6 +32,14 @@ float sum_of_squares(const float* x, std::size_t n) {
   return sum_lanes(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
 }
 
+float sum_of_columns(const float* x, std::size_t n) {  // in the order of sum_of_squares
+  F32x16 sums[4] = {zero(), zero(), zero(), zero()};
+  for_columns(n, [&](std::size_t i, std::size_t m) {
+    sums[i / 16 % 4] = add(sums[i / 16 % 4], load_n(x + i, m));
+  });
+  return sum_lanes(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+}
+
 void rms_norm(const NormJob& job, std::uint32_t begin, std::uint32_t end) {
   for (std::size_t row = begin; row < end; ++row) {
     for (std::size_t column = 0; column < job.n_cols; column += job.group) {
@@ -44,6 +52,25 @@ void rms_norm(const NormJob& job, std::uint32_t begin, std::uint32_t end) {
         store_n(out + i, job.weight ? mul(v, load_n(job.weight + i, n)) : v, n);
       });
     }
+  }
+}
+
+// The centred row is kept in the output until its variance is known.
+void layer_norm(const NormJob& job, std::uint32_t begin, std::uint32_t end) {
+  const std::size_t n_cols = job.n_cols;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float* const x = job.x + row * job.x_stride;
+    float* const out = job.out + row * job.out_stride;
+    const F32x16 mean = set1(sum_of_columns(x, n_cols) / static_cast<float>(n_cols));
+    for_columns(n_cols, [&](std::size_t i, std::size_t n) {
+      store_n(out + i, sub(load_n(x + i, n), mean), n);
+    });
+    const float variance = sum_of_squares(out, n_cols) / static_cast<float>(n_cols);
+    const F32x16 inverse = set1(1.0f / sqrt1(variance + job.eps));
+    for_columns(n_cols, [&](std::size_t i, std::size_t n) {
+      const F32x16 y = mul(mul(load_n(out + i, n), inverse), load_n(job.weight + i, n));
+      store_n(out + i, job.bias ? add(y, load_n(job.bias + i, n)) : y, n);
+    });
   }
 }
 
@@ -87,12 +114,32 @@ inline void for_rows(const RowsJob& job, std::uint32_t begin, std::uint32_t end,
   }
 }
 
+inline F32x16 identity(F32x16 x) { return x; }
+
 using Function = F32x16 (*)(F32x16);
 template <Function kActivation>
 void act_mul(const RowsJob& job, std::uint32_t begin, std::uint32_t end) {
   for_rows(job, begin, end, [](F32x16 x, const float* y, std::size_t n) {
     return mul(kActivation(x), load_n(y, n));
   });
+}
+
+void clamped_swiglu(const RowsJob& job, std::uint32_t begin, std::uint32_t end) {
+  const F32x16 one = set1(1.0f), high = set1(job.alpha), low = set1(0.0f - job.alpha);
+  for_rows(job, begin, end, [&](F32x16 gate, const float* y, std::size_t n) {
+    const F32x16 g = min(high, gate), u = max(low, min(high, load_n(y, n)));
+    return mul(div(g, add(one, exp(mul(set1(-1.702f), g)))), add(u, one));
+  });
+}
+
+void gate_rows(const RowsJob& job, std::uint32_t begin, std::uint32_t end) {
+  for (std::size_t row = begin; row < end; ++row) {
+    const F32x16 gate = sigmoid(set1(job.y[row * job.y_stride]));
+    for_columns(job.n_cols, [&](std::size_t i, std::size_t n) {
+      store_n(job.out + row * job.out_stride + i,
+              mul(load_n(job.x + row * job.x_stride + i, n), gate), n);
+    });
+  }
 }
 
 void add_scaled(const RowsJob& job, std::uint32_t begin, std::uint32_t end) {

@@ -49,6 +49,24 @@ struct LinearJob {
   std::uint32_t n_out;
 };
 
+// How codes of an encoded KV row become the numbers that products take. narrow, five, wide: entries
+// of a table, for codes of at most 4, of 5, of 8 bits; byte, signed_byte: the integers themselves.
+enum class KvCode : std::uint8_t { narrow, five, byte, signed_byte, wide };
+
+// Keys or values of a layer in encoded form: planes [block][head][slot][bytes of a row]; a row's
+// codes have at least 16 bytes. element = code · scale + offset, for groups along the row.
+struct EncodedSide {
+  const std::uint8_t* codes = nullptr;
+  const std::uint8_t* scales = nullptr;
+  const std::uint8_t* offsets = nullptr;            // null: none
+  const float* table = nullptr;                     // [16] repeating, [32] or [256]
+  std::uint32_t codes_bytes = 0, scales_bytes = 0;  // of a row; offsets take as many as scales
+  std::uint32_t bits = 0, group = 0, n_groups = 0;
+  KvCode code = KvCode::byte;
+  ScaleKind scale = ScaleKind::bf16;
+  bool offset_is_zero_point = false;  // the offset is the stored one times the scale
+};
+
 struct AttentionJob {
   const float* q;
   std::size_t q_stride;
@@ -60,6 +78,8 @@ struct AttentionJob {
   std::uint32_t n_kv_heads, head_dim, block_tokens, window, queries_per_kv;
   float scale, softcap;
   const float* sinks;
+  bool is_f16 = false;  // neither is_f32 nor is_f16: bf16, and products take bf16 operands
+  EncodedSide k_encoded, v_encoded;
 };
 
 // Consecutive queries of one row on one kv head.
@@ -69,6 +89,7 @@ struct AttentionItem {
   std::uint32_t n_queries;  // n_queries * queries_per_kv <= max(kChunkQueries, queries_per_kv)
   std::uint32_t token;      // index of the first query in q and out
   std::uint32_t kv_head;
+  bool is_encoded = false;
 };
 
 struct RowsJob {  // element-wise: rows [begin, end) of matrices with n_cols columns
@@ -88,7 +109,8 @@ struct NormJob {
   float* out;
   std::size_t out_stride;
   const float* weight;
-  std::uint32_t n_cols, group;
+  const float* bias;            // layer_norm: or null
+  std::uint32_t n_cols, group;  // layer_norm: the same
   float eps;
 };
 
@@ -100,6 +122,69 @@ struct RopeJob {
   const float* sin;
   std::uint32_t n_cols, head_dim, n_pairs;
   bool interleaved;
+};
+
+struct L2NormJob {
+  const float* x;
+  std::size_t x_stride;
+  float* out;
+  std::size_t out_stride;
+  std::uint32_t n_cols, group;
+  float eps, scale;
+};
+
+struct ConvJob {
+  const float* x;
+  std::size_t x_stride;
+  float* out;  // null: only the tails
+  std::size_t out_stride;
+  const float* weight;  // [kernel, n_channels]
+  const float* bias;    // or null
+  std::uint32_t kernel, n_channels;
+  bool silu, is_f32;
+};
+
+struct ConvItem {            // one row of the step
+  const std::uint8_t* from;  // its tail, or null: zeros
+  std::uint8_t* to;
+  std::uint32_t n_new, token;
+};
+
+struct DeltaGatesJob {
+  const float *a, *b;
+  std::size_t a_stride, b_stride;
+  const float *a_log, *dt_bias;
+  float *decay, *beta;
+  std::size_t decay_stride, beta_stride;
+  std::uint32_t n_heads;
+};
+
+struct DeltaJob {
+  const float *q, *k, *v, *decay, *beta;
+  std::size_t q_stride, k_stride, v_stride, decay_stride, beta_stride;
+  float* out;  // null: only the states
+  std::size_t out_stride;
+  std::uint32_t values_per_key, value_dim, key_dim;
+};
+
+struct DeltaItem {    // one value head of one row of the step
+  const float* from;  // its state, or null: zeros
+  float* to;
+  std::uint32_t n_new, token, head;
+};
+
+struct IndexJob {
+  const std::uint8_t* keys;
+  bool is_f32;
+  std::uint32_t n_heads, dim, block_tokens;
+};
+
+struct IndexItem {       // one query on positions [begin, end)
+  const float* q;        // [n_heads, dim]
+  const float* weights;  // [n_heads]
+  const std::uint32_t* blocks;
+  std::uint32_t begin, end;  // begin: of a tile
+  float* scores;             // [end - begin]
 };
 
 struct KernelTable {
@@ -122,11 +207,20 @@ struct KernelTable {
   void (*store_bf16)(const float* x, std::size_t n, std::uint16_t* out);
   void (*attention)(const AttentionJob&, const AttentionItem&, float* scratch);
   void (*rms_norm)(const NormJob&, std::uint32_t begin, std::uint32_t end);
+  void (*layer_norm)(const NormJob&, std::uint32_t begin, std::uint32_t end);
   void (*rope)(const RopeJob&, std::uint32_t begin, std::uint32_t end);
-  void (*act_mul[3])(const RowsJob&, std::uint32_t begin, std::uint32_t end);  // by ops::Activation
+  // By ops::Activation; alpha is clamped_swiglu's limit.
+  void (*act_mul[6])(const RowsJob&, std::uint32_t begin, std::uint32_t end);
+  void (*gate_rows)(const RowsJob&, std::uint32_t begin, std::uint32_t end);  // y: [n_rows, 1]
   void (*add_scaled)(const RowsJob&, std::uint32_t begin, std::uint32_t end);
   void (*scale)(const RowsJob&, std::uint32_t begin, std::uint32_t end);
   void (*exp)(const float* x, std::size_t n, float* out);
+  void (*l2_norm)(const L2NormJob&, std::uint32_t begin, std::uint32_t end);
+  // Channels [begin, end).
+  void (*causal_conv)(const ConvJob&, const ConvItem&, std::uint32_t begin, std::uint32_t end);
+  void (*delta_gates)(const DeltaGatesJob&, std::uint32_t begin, std::uint32_t end);
+  void (*gated_delta)(const DeltaJob&, const DeltaItem&);
+  void (*index_scores)(const IndexJob&, const IndexItem&, float* scratch);
   void (*fma_loop)(std::size_t n_rounds, float* sink);  // kFmaLoopFlop operations a round
   float (*read_loop)(const float* data, std::size_t n);
 };

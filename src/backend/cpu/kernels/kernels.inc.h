@@ -11,6 +11,10 @@
 #include "backend/cpu/kernels/elementwise.inc.h"
 #include "backend/cpu/kernels/linear.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
+#include "backend/cpu/kernels/kv_codes.inc.h"
+#include "backend/cpu/kernels/attention_encoded.inc.h"
+#include "backend/cpu/kernels/index.inc.h"
+#include "backend/cpu/kernels/recurrent.inc.h"
 // clang-format on
 
 namespace kvasir::backend::cpu {
@@ -52,11 +56,19 @@ constexpr KernelTable kTable{
     .store_bf16 = &store_bf16,
     .attention = &attention,
     .rms_norm = &rms_norm,
+    .layer_norm = &layer_norm,
     .rope = &rope,
-    .act_mul = {&act_mul<&silu>, &act_mul<&gelu>, &act_mul<&gelu_tanh>},
+    .act_mul = {&act_mul<&silu>, &act_mul<&gelu>, &act_mul<&gelu_tanh>, &act_mul<&sigmoid>,
+                &act_mul<&identity>, &clamped_swiglu},
+    .gate_rows = &gate_rows,
     .add_scaled = &add_scaled,
     .scale = &scale,
     .exp = &exp_row,
+    .l2_norm = &l2_norm,
+    .causal_conv = &causal_conv,
+    .delta_gates = &delta_gates,
+    .gated_delta = &gated_delta,
+    .index_scores = &index_scores,
     .fma_loop = &fma_loop,
     .read_loop = &read_loop,
 };

@@ -74,6 +74,16 @@ inline F32x16 gelu(F32x16 x) {
   return mul(mul(set1(0.5f), x), select_less(a, set1(1.0f), add(set1(1.0f), erf), beyond));
 }
 
+// max(x, 0) + log1p(z), z = e^-|x|; log1p(z) = 2 atanh(s), s = z / (2 + z) <= 1/3.
+inline F32x16 softplus(F32x16 x) {
+  static constexpr float kAtanh[] = {0.3333333366026371f, 0.1999985316596486f, 0.14296178997151418f,
+                                     0.10853287900440187f,
+                                     0.11612164612011674f};  // (atanh s / s - 1) / s²
+  const F32x16 z = exp(sub(zero(), abs(x))), s = div(z, add(set1(2.0f), z)), w = mul(s, s);
+  const F32x16 log1p = mul(add(s, s), fma(w, polynomial(kAtanh, w), set1(1.0f)));
+  return add(max(x, zero()), log1p);
+}
+
 inline F32x16 gelu_tanh(F32x16 x) {  // 1 + tanh y = 2 / (1 + e^{-2y})
   const F32x16 y = mul(set1(-1.59576912f), fma(mul(mul(set1(0.044715f), x), x), x, x));
   return div(x, add(set1(1.0f), exp(y)));

@@ -69,6 +69,11 @@ inline F32x16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
 inline F32x16 load_f16(const std::uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+inline F32x16 load_f16_n(const std::uint16_t* p, std::size_t n) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+// Of the low halves of the lanes, whatever the high ones are.
+inline F32x16 widen_f16(U32x16 v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
 inline F32x16 load_bytes_unsigned(const std::uint8_t* p) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
@@ -108,6 +113,73 @@ inline F32x16 nibble(const Nibbles& n) {
         _mm512_set1_epi32((127 + kExponent) << 23), 0xea);  // (a & b) | c
     return _mm512_sub_ps(_mm512_castsi512_ps(placed), _mm512_set1_ps(kBase));
   }
+}
+
+// Codes of KV rows (kv_codes.inc.h).
+constexpr bool kFusesKvCodes = true;  // decoding within products is faster than unpacking first
+
+inline U32x16 shift_right_by(U32x16 a, U32x16 n) { return _mm512_srlv_epi32(a, n); }
+inline U32x16 shift_left_by(U32x16 a, U32x16 n) { return _mm512_sllv_epi32(a, n); }
+inline F32x16 to_f32(U32x16 v) { return _mm512_cvtepi32_ps(v); }  // as signed
+// Lane i: the dword at base + offsets[i] bytes.
+inline U32x16 gather_u(const void* base, U32x16 offsets) {
+  return _mm512_i32gather_epi32(offsets, base, 1);
+}
+// Lanes 0, 2, 4 … and 1, 3, 5 … of a followed by b.
+inline U32x16 even_lanes(U32x16 a, U32x16 b) {
+  const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  return _mm512_permutex2var_epi32(a, at, b);
+}
+inline U32x16 odd_lanes(U32x16 a, U32x16 b) {
+  const __m512i at = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  return _mm512_permutex2var_epi32(a, at, b);
+}
+// Lanes of a and b in turn: the first and the last eight of each.
+inline U32x16 interleave_low(U32x16 a, U32x16 b) {
+  const __m512i at = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  return _mm512_permutex2var_epi32(a, at, b);
+}
+inline U32x16 interleave_high(U32x16 a, U32x16 b) {
+  const __m512i at =
+      _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return _mm512_permutex2var_epi32(a, at, b);
+}
+inline U32x16 load_bytes_u(const std::uint8_t* p) {  // zero-extended
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+// A table entry for the low 4, 5 or 8 bits of each lane.
+inline F32x16 lookup16(F32x16 table, U32x16 index) { return _mm512_permutexvar_ps(index, table); }
+inline F32x16 lookup32(F32x16 low, F32x16 high, U32x16 index) {
+  return _mm512_permutex2var_ps(low, index, high);
+}
+inline F32x16 lookup256(const float* table, U32x16 index) {  // faster than a gather
+  F32x16 of_64[4];
+  const __mmask16 bit5 = _mm512_test_epi32_mask(index, _mm512_set1_epi32(32)),
+                  bit6 = _mm512_test_epi32_mask(index, _mm512_set1_epi32(64)),
+                  bit7 = _mm512_test_epi32_mask(index, _mm512_set1_epi32(128));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const float* const part = table + 64 * i;
+    of_64[i] = _mm512_mask_blend_ps(bit5, lookup32(load(part), load(part + 16), index),
+                                    lookup32(load(part + 32), load(part + 48), index));
+  }
+  return _mm512_mask_blend_ps(bit7, _mm512_mask_blend_ps(bit6, of_64[0], of_64[1]),
+                              _mm512_mask_blend_ps(bit6, of_64[2], of_64[3]));
+}
+// Byte k of each lane, zero-extended; `pick` from byte_pick(k).
+inline U32x16 byte_pick(std::uint32_t k) {
+  const __m512i first =
+      _mm512_set4_epi32(static_cast<int>(0x8080800cu), static_cast<int>(0x80808008u),
+                        static_cast<int>(0x80808004u), static_cast<int>(0x80808000u));
+  return _mm512_add_epi32(first, _mm512_set1_epi32(static_cast<int>(k)));
+}
+inline U32x16 take_byte(U32x16 v, U32x16 pick) { return _mm512_shuffle_epi8(v, pick); }
+// Of 16 bytes at p: lane i gets two, those that its `pick` names (low byte, next byte, then
+// 0x8080), shifted right.
+inline U32x16 spread_codes(const std::uint8_t* p, U32x16 pick, U32x16 shift) {
+  const __m512i bytes =
+      _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm512_srlv_epi32(_mm512_shuffle_epi8(bytes, pick), shift);
 }
 
 inline U32x16 round_bits_to_bf16(U32x16 u, F32x16 v) {  // see bf16_bits

@@ -122,10 +122,11 @@ inline F32x16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
   return from_bits(lanes<U32x16>([&](int i) { return std::uint32_t{h[i]} << 16; }));
 }
 inline F32x16 load_bf16(const std::uint16_t* p) { return load_bf16_n(p, 16); }
-inline F32x16 load_f16(const std::uint16_t* p) {
+// Of the low halves of the lanes, whatever the high ones are.
+inline F32x16 widen_f16(const U32x16& v) {
   return lanes<F32x16>([&](int i) {
-    const std::uint32_t h = p[i], sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 0x1fu,
-                        mantissa = h & 0x3ffu;
+    const std::uint32_t h = v.at[i] & 0xffffu, sign = (h & 0x8000u) << 16,
+                        exponent = (h >> 10) & 0x1fu, mantissa = h & 0x3ffu;
     std::uint32_t u =
         exponent == 0x1f ? 0x7f800000u | mantissa << 13 : (exponent + 112u) << 23 | mantissa << 13;
     if (exponent == 0) {
@@ -138,6 +139,12 @@ inline F32x16 load_f16(const std::uint16_t* p) {
     return value;
   });
 }
+inline F32x16 load_f16_n(const std::uint16_t* p, std::size_t n) {
+  std::uint16_t h[16] = {};
+  __builtin_memcpy(h, p, n * 2);
+  return widen_f16(lanes<U32x16>([&](int i) { return std::uint32_t{h[i]}; }));
+}
+inline F32x16 load_f16(const std::uint16_t* p) { return load_f16_n(p, 16); }
 inline F32x16 load_bytes_unsigned(const std::uint8_t* p) {
   return lanes<F32x16>([&](int i) { return static_cast<float>(p[i]); });
 }
@@ -156,6 +163,73 @@ template <bool kSigned, int J>
 inline F32x16 nibble(const Nibbles& n) {
   return lanes<F32x16>([&](int i) {
     return static_cast<float>(static_cast<int>((n.at[i] >> (4 * J)) & 15u) - (kSigned ? 8 : 0));
+  });
+}
+
+// Codes of KV rows (kv_codes.inc.h).
+constexpr bool kFusesKvCodes = false;  // unpacking first is as fast and compiles sooner
+
+inline U32x16 shift_right_by(const U32x16& a, const U32x16& n) {
+  return lanes<U32x16>([&](int i) { return n.at[i] < 32 ? a.at[i] >> n.at[i] : 0u; });
+}
+inline U32x16 shift_left_by(const U32x16& a, const U32x16& n) {
+  return lanes<U32x16>([&](int i) { return n.at[i] < 32 ? a.at[i] << n.at[i] : 0u; });
+}
+inline F32x16 to_f32(const U32x16& v) {  // as signed
+  return lanes<F32x16>(
+      [&](int i) { return static_cast<float>(static_cast<std::int32_t>(v.at[i])); });
+}
+// Lane i: the dword at base + offsets[i] bytes.
+inline U32x16 gather_u(const void* base, const U32x16& offsets) {
+  return lanes<U32x16>([&](int i) {
+    std::uint32_t u;
+    __builtin_memcpy(&u, static_cast<const std::uint8_t*>(base) + offsets.at[i], 4);
+    return u;
+  });
+}
+// Lanes 0, 2, 4 … and 1, 3, 5 … of a followed by b.
+inline U32x16 every_other(const U32x16& a, const U32x16& b, int first) {
+  U32x16 both[2] = {a, b};
+  std::uint32_t at[32];
+  __builtin_memcpy(at, both, sizeof(at));
+  return lanes<U32x16>([&](int i) { return at[2 * i + first]; });
+}
+inline U32x16 even_lanes(const U32x16& a, const U32x16& b) { return every_other(a, b, 0); }
+inline U32x16 odd_lanes(const U32x16& a, const U32x16& b) { return every_other(a, b, 1); }
+// Lanes of a and b in turn: the first and the last eight of each.
+inline U32x16 interleave_low(const U32x16& a, const U32x16& b) {
+  return lanes<U32x16>([&](int i) { return i % 2 == 0 ? a.at[i / 2] : b.at[i / 2]; });
+}
+inline U32x16 interleave_high(const U32x16& a, const U32x16& b) {
+  return lanes<U32x16>([&](int i) { return i % 2 == 0 ? a.at[8 + i / 2] : b.at[8 + i / 2]; });
+}
+inline U32x16 load_bytes_u(const std::uint8_t* p) {  // zero-extended
+  return lanes<U32x16>([&](int i) { return std::uint32_t{p[i]}; });
+}
+// A table entry for the low 4, 5 or 8 bits of each lane.
+inline F32x16 lookup16(const F32x16& table, const U32x16& index) {
+  return lanes<F32x16>([&](int i) { return table.at[index.at[i] & 15u]; });
+}
+inline F32x16 lookup32(const F32x16& low, const F32x16& high, const U32x16& index) {
+  return lanes<F32x16>([&](int i) {
+    const std::uint32_t at = index.at[i] & 31u;
+    return at < 16 ? low.at[at] : high.at[at - 16];
+  });
+}
+inline F32x16 lookup256(const float* table, const U32x16& index) {
+  return lanes<F32x16>([&](int i) { return table[index.at[i] & 0xffu]; });
+}
+// Byte k of each lane, zero-extended; `pick` from byte_pick(k).
+inline U32x16 byte_pick(std::uint32_t k) { return set1_u(8 * k); }
+inline U32x16 take_byte(const U32x16& v, const U32x16& pick) {
+  return lanes<U32x16>([&](int i) { return v.at[i] >> pick.at[i] & 0xffu; });
+}
+// Of 16 bytes at p: lane i gets two, those that its `pick` names (low byte, next byte, then
+// 0x8080), shifted right.
+inline U32x16 spread_codes(const std::uint8_t* p, const U32x16& pick, const U32x16& shift) {
+  return lanes<U32x16>([&](int i) {
+    const std::uint32_t low = p[pick.at[i] & 15u], high = p[pick.at[i] >> 8 & 15u];
+    return (low | high << 8) >> shift.at[i];
   });
 }
 

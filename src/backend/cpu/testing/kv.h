@@ -20,6 +20,8 @@ struct AttentionCase {
   bool sinks = false;
   std::vector<std::uint32_t> lengths{150};  // tokens of each row
   std::uint32_t chunk = 0;                  // tokens a row feeds in one step; 0: all
+  codec::KvCodec k_codec{}, v_codec{};      // kind exact: the layer has no encoded form
+  std::uint32_t exact_rows = 0;             // bit r: row r is exact although there is one
 };
 
 struct Activations {
@@ -39,21 +41,66 @@ inline Activations draw(const AttentionCase& c, std::mt19937& rng) {
           random_floats(n * c.n_kv_heads * c.head_dim, rng), random_floats(c.n_heads, rng)};
 }
 
+// A layer's planes for rows of up to `longest` tokens, each with its own blocks in either form.
+class KvLayer {
+ public:
+  KvLayer(const AttentionCase& c, std::uint32_t longest)
+      : blocks_a_row_((longest + c.block_tokens - 1) / c.block_tokens) {
+    const auto n_rows = static_cast<std::uint32_t>(c.lengths.size());
+    tables_.resize(std::size_t{blocks_a_row_} * n_rows);
+    for (std::size_t i = 0; i < tables_.size(); ++i)
+      tables_[i] = BlockId{static_cast<std::uint32_t>(tables_.size() - 1 - i)};
+    view_.type = c.type;
+    view_.n_kv_heads = c.n_kv_heads;
+    view_.head_dim = c.head_dim;
+    view_.block_tokens = c.block_tokens;
+    view_.window = c.window;
+    const std::size_t n = tables_.size() * c.n_kv_heads * c.block_tokens;
+    view_.k = make_plane(n * c.head_dim * size_of(c.type));
+    view_.v = make_plane(n * c.head_dim * size_of(c.type));
+    view_.k_encoded = make_side(c.k_codec, n, c.head_dim);
+    view_.v_encoded = make_side(c.v_codec, n, c.head_dim);
+  }
+
+  const BlockId* table(std::size_t row) const { return &tables_[row * blocks_a_row_]; }
+  KvLayerView view(std::span<const KvRowView> rows) const {
+    KvLayerView out = view_;
+    out.rows = rows;
+    return out;
+  }
+  const std::vector<std::vector<std::byte>>& planes() const { return planes_; }
+
+ private:
+  std::byte* make_plane(std::size_t size_bytes) {  // NaNs: unwritten slots must not matter
+    planes_.emplace_back(size_bytes, std::byte{0xff});
+    return planes_.back().data();
+  }
+  KvEncodedSide make_side(const codec::KvCodec& codec, std::size_t n_rows, std::uint32_t dim) {
+    KvEncodedSide side;
+    if (codec.kind == codec::KvCodecKind::exact) return side;
+    side.codec = codec;
+    for (std::size_t part = 0; part < codec::kKvRowParts; ++part) {
+      side.row_bytes[part] = codec::row_bytes(codec, static_cast<codec::KvRowPart>(part), dim);
+      if (side.row_bytes[part] > 0) side.planes[part] = make_plane(n_rows * side.row_bytes[part]);
+    }
+    return side;
+  }
+
+  std::uint32_t blocks_a_row_;
+  std::vector<BlockId> tables_;
+  std::vector<std::vector<std::byte>> planes_;
+  KvLayerView view_;
+};
+
 // Feeds the rows step by step, each step some tokens of every row that has any left. Result [token,
-// n_heads · head_dim].
+// n_heads · head_dim]; `layer` as the last step left it.
 inline std::vector<float> attend_all(ops::Device& device,
                                      const AttentionCase& c,
-                                     const Activations& in) {
+                                     const Activations& in,
+                                     KvLayer& layer) {
   const std::uint32_t longest = *std::max_element(c.lengths.begin(), c.lengths.end());
-  const std::uint32_t blocks_a_row = (longest + c.block_tokens - 1) / c.block_tokens;
   const auto n_rows = static_cast<std::uint32_t>(c.lengths.size());
-  const std::size_t row_bytes =
-      std::size_t{c.n_kv_heads} * c.block_tokens * c.head_dim * size_of(c.type);
-  std::vector<std::byte> k(row_bytes * blocks_a_row * n_rows, std::byte{0xff}),
-      v = k;  // NaNs: unwritten slots must not matter
-  std::vector<BlockId> tables(std::size_t{blocks_a_row} * n_rows);
-  for (std::size_t i = 0; i < tables.size(); ++i)
-    tables[i] = BlockId{static_cast<std::uint32_t>(tables.size() - 1 - i)};
+  const bool has_encoded = c.k_codec.kind != codec::KvCodecKind::exact;
   std::vector<float> out(total_tokens(c) * c.n_heads * c.head_dim);
 
   const std::uint32_t chunk = c.chunk == 0 ? longest : c.chunk, q_width = c.n_heads * c.head_dim,
@@ -66,8 +113,8 @@ inline std::vector<float> attend_all(ops::Device& device,
     for (std::uint32_t r = 0; r < n_rows; base += c.lengths[r++]) {
       if (c.lengths[r] <= done) continue;
       const std::uint32_t n = std::min(chunk, c.lengths[r] - done);
-      rows.push_back({&tables[std::size_t{r} * blocks_a_row], 0, done, n,
-                      static_cast<std::uint32_t>(from.size())});
+      rows.push_back({layer.table(r), 0, done, n, static_cast<std::uint32_t>(from.size()),
+                      has_encoded && (c.exact_rows >> r & 1u) == 0});
       for (std::uint32_t i = 0; i < n; ++i) from.push_back(base + done + i);
     }
     const auto take = [&](const std::vector<float>& all, std::size_t width,
@@ -78,8 +125,7 @@ inline std::vector<float> attend_all(ops::Device& device,
     };
     take(in.q, q_width, q), take(in.k, kv_width, keys), take(in.v, kv_width, values);
     const auto n = static_cast<std::uint32_t>(from.size());
-    const KvLayerView view{k.data(),   v.data(),       c.type,   c.n_kv_heads,
-                           c.head_dim, c.block_tokens, c.window, rows};
+    const KvLayerView view = layer.view(rows);
     std::vector<float> step_out(q.size());
     device.ops().kv_append(device, {.k = mat_view(keys.data(), n, kv_width),
                                     .v = mat_view(values.data(), n, kv_width),
@@ -95,6 +141,12 @@ inline std::vector<float> attend_all(ops::Device& device,
       std::memcpy(&out[from[i] * q_width], &step_out[i * q_width], q_width * sizeof(float));
   }
   return out;
+}
+inline std::vector<float> attend_all(ops::Device& device,
+                                     const AttentionCase& c,
+                                     const Activations& in) {
+  KvLayer layer(c, *std::max_element(c.lengths.begin(), c.lengths.end()));
+  return attend_all(device, c, in, layer);
 }
 
 }  // namespace kvasir::backend::cpu::testing

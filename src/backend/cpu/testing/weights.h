@@ -25,7 +25,7 @@ inline std::vector<float> random_floats(std::size_t n, std::mt19937& rng, float 
 }
 
 // Random bytes with small finite half floats wherever a type keeps some (halves are found by
-// decoding: a row with a value that is not finite or is large is drawn again).
+// decoding: a block with a value that is not finite, is large or tiny is drawn again).
 class StoredWeight {
  public:
   StoredWeight(std::string_view type_name,
@@ -38,19 +38,17 @@ class StoredWeight {
     const codec::WeightTypeInfo& info = codec::info(m_.type);
     m_.codes_stride = n_in / info.block * info.block_bytes;
     codes_.resize(m_.codes_stride * n_out);
-    if (info.quantized && info.gguf_type < 0) {
-      m_.scales_stride = n_in / info.group * 2;
-      scales_.resize(m_.scales_stride * n_out);
-      biases_.resize(scales_.size());
-      fill_halves(scales_, rng);
-      fill_halves(biases_, rng);
-      m_.planes.scales = scales_.data();
-      m_.planes.biases = biases_.data();
-      m_.planes.scale_type = codec::ScaleType::bf16;
-    }
     m_.planes.codes = codes_.data();
-    info.quantized ? draw_quantized(info, rng) : draw_dense(info, rng);
+    if (info.scale_plane == codec::ScalePlane::columns) {
+      draw_columns(info, rng);
+      return;
+    }
+    if (info.scale_plane != codec::ScalePlane::none) make_planes(info, rng);
+    const bool is_dense = !info.quantized && info.scale_plane == codec::ScalePlane::none;
+    is_dense ? draw_dense(info, rng) : draw_blocks(info, rng);
   }
+  StoredWeight(const StoredWeight&) = delete;  // the view points into it
+  StoredWeight& operator=(const StoredWeight&) = delete;
   const codec::WeightMatrix& view() const noexcept { return m_; }
 
  private:
@@ -61,7 +59,38 @@ class StoredWeight {
       std::memcpy(to.data() + 2 * i, &h, 2);
     }
   }
-  void draw_quantized(const codec::WeightTypeInfo& info, std::mt19937& rng) {
+  // Scales and biases of every row: bf16, or bytes near one half.
+  void make_planes(const codec::WeightTypeInfo& info, std::mt19937& rng) {
+    const std::size_t n = (m_.n_in + info.group - 1) / info.group;
+    const bool is_byte = info.scale_plane != codec::ScalePlane::floats;
+    m_.scales_stride = n * (is_byte ? 1 : 2);
+    scales_.resize(m_.scales_stride * m_.n_out);
+    biases_.resize(scales_.size());
+    fill_halves(scales_, rng);
+    fill_halves(biases_, rng);
+    const int middle = info.scale_plane == codec::ScalePlane::e8m0 ? 122 : 44;
+    std::uniform_int_distribution<int> near(middle - 4, middle + 4);
+    for (std::byte& b : scales_) b = is_byte ? static_cast<std::byte>(near(rng)) : b;
+    m_.planes.scales = scales_.data();
+    m_.planes.biases = biases_.data();
+    m_.planes.scale_type = codec::ScaleType::bf16;
+  }
+  // As GPTQ and AWQ files have them; outputs are whole words of eight, the view has n_out.
+  void draw_columns(const codec::WeightTypeInfo& info, std::mt19937& rng) {
+    columns_ = {(m_.n_out + 7) / 8 * 8, static_cast<std::uint32_t>(info.group), 1};
+    const std::size_t n_groups = m_.n_in / info.group;
+    codes_.resize(std::size_t{columns_.n_out} * m_.n_in / 2);
+    scales_.resize(n_groups * columns_.n_out * 2);
+    biases_.resize(n_groups * columns_.n_out / 2);
+    std::uniform_int_distribution<int> byte(0, 255);
+    for (std::byte& b : codes_) b = static_cast<std::byte>(byte(rng));
+    for (std::byte& b : biases_) b = static_cast<std::byte>(byte(rng));
+    fill_halves(scales_, rng);
+    m_.codes_stride = 0;
+    m_.planes = {codes_.data(), scales_.data(), biases_.data(), codec::ScaleType::bf16};
+    m_.planes.columns = &columns_;
+  }
+  void draw_blocks(const codec::WeightTypeInfo& info, std::mt19937& rng) {
     std::uniform_int_distribution<int> byte(0, 255);
     std::vector<float> values(info.block);
     for (std::size_t at = 0; at < codes_.size(); at += info.block_bytes) {
@@ -72,8 +101,9 @@ class StoredWeight {
         for (std::size_t i = 0; i < info.block_bytes; ++i)
           codes_[at + i] = static_cast<std::byte>(byte(rng));
         codec::decode_row(m_.type, planes, info.block, values.data());
-        good =
-            std::all_of(values.begin(), values.end(), [](float v) { return std::abs(v) < 1e4f; });
+        good = std::all_of(values.begin(), values.end(), [](float v) {
+          return v == 0.0f || (std::abs(v) < 1e4f && std::abs(v) > 1e-30f);  // devices flush less
+        });
       }
     }
   }
@@ -87,6 +117,7 @@ class StoredWeight {
     }
   }
 
+  codec::ColumnLayout columns_;
   codec::WeightMatrix m_;
   std::vector<std::byte> codes_, scales_, biases_;
 };

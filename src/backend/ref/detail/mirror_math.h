@@ -7,8 +7,10 @@ namespace kvasir::backend::ref {
 
 float mirror_exp(float x) noexcept;
 float mirror_tanh(float x) noexcept;
+float mirror_sigmoid(float x) noexcept;
 float mirror_silu(float x) noexcept;
 float mirror_gelu(float x) noexcept;
 float mirror_gelu_tanh(float x) noexcept;
+float mirror_softplus(float x) noexcept;
 
 }  // namespace kvasir::backend::ref

@@ -31,16 +31,27 @@ inline const RefMatrix& matrix_of(const ops::PackedMatrix* m) noexcept {
 void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;
 void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
+void layer_norm(ops::Device&, const ops::LayerNormArgs&) noexcept;
 void rope(ops::Device&, const ops::RopeArgs&) noexcept;
 void kv_append(ops::Device&, const ops::KvAppendArgs&) noexcept;
+void kv_convert(ops::Device&, const ops::KvConvertArgs&) noexcept;
 void attention(ops::Device&, const ops::AttentionArgs&) noexcept;
 void act_mul(ops::Device&, const ops::ActMulArgs&) noexcept;
+void gate_rows(ops::Device&, const ops::GateRowsArgs&) noexcept;
 void add_scaled(ops::Device&, const ops::AddScaledArgs&) noexcept;
 void scale(ops::Device&, const ops::ScaleArgs&) noexcept;
 void gather_rows(ops::Device&, const ops::GatherRowsArgs&) noexcept;
+void l2_norm(ops::Device&, const ops::L2NormArgs&) noexcept;
+void causal_conv(ops::Device&, const ops::CausalConvArgs&) noexcept;
+void delta_gates(ops::Device&, const ops::DeltaGatesArgs&) noexcept;
+void gated_delta(ops::Device&, const ops::GatedDeltaArgs&) noexcept;
+void latent_append(ops::Device&, const ops::LatentAppendArgs&) noexcept;
+void latent_attention(ops::Device&, const ops::LatentAttentionArgs&) noexcept;
+void index_select(ops::Device&, const ops::IndexSelectArgs&) noexcept;
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
 
 void mirror_rms_norm(const ops::RmsNormArgs&) noexcept;
+void mirror_layer_norm(const ops::LayerNormArgs&) noexcept;
 void mirror_rope(const ops::RopeArgs&) noexcept;
 void mirror_act_mul(const ops::ActMulArgs&) noexcept;
 void mirror_scale(const ops::ScaleArgs&) noexcept;
@@ -51,17 +62,13 @@ struct VisibleKeys {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
 };
-// Element d of a key (or value) row of the cache, decoded.
-float kv_value(const KvLayerView& kv,
-               const std::byte* plane,
-               const KvRowView& row,
-               std::uint32_t head,
-               std::uint32_t position,
-               std::uint32_t d) noexcept;
+struct UnpackedRows;
 // Query head `head` of token `token` in backend/cpu's plan: tiles of 64 keys, bf16 operands when
-// the cache is bf16.
+// the cache's exact type is bf16. k, v: the rows of its key head, from the first visible one on.
 void mirror_attend(const ops::AttentionArgs& a,
                    const VisibleKeys& keys,
+                   const UnpackedRows& k,
+                   const UnpackedRows& v,
                    std::uint32_t token,
                    std::uint32_t head);
 

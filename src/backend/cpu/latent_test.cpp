@@ -1,0 +1,413 @@
+// Latent attention and the sparse index: equal to ref:mirror, close to a plain f64 model, and a
+// query's bits independent of blocks, chunks, other rows, threads, instruction set.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "backend/cpu/testing/weights.h"
+
+namespace kvasir::backend::cpu::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  std::uint32_t n_heads = 4, rank = 32, rope_dim = 8;
+  DType type = DType::bf16;
+  std::vector<std::uint32_t> lengths{150};                   // tokens of each row
+  std::uint32_t top_k = 0, index_heads = 2, index_dim = 16;  // top_k 0: no index
+  std::uint32_t block_tokens = 64, chunk = 0;                // chunk 0: a row's tokens in one step
+  std::uint32_t dim() const { return rank + rope_dim; }
+  std::uint32_t rope_step() const { return rope_dim + 16; }  // other columns lie between
+  std::size_t n_tokens() const {
+    return std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
+  }
+};
+
+const Case kCases[] = {
+    {"golden", 4},
+    {"f32", 4, 32, 8, DType::f32},
+    {"deepseek_v3", 16, 512, 64, DType::bf16, {130}},
+    {"many_heads", 50, 16, 8, DType::f32, {70}},
+    {"odd_dims", 5, 24, 10, DType::bf16, {100}},
+    {"three_rows", 4, 32, 8, DType::bf16, {70, 3, 129}},
+    {"index", 4, 32, 8, DType::bf16, {150}, 32},
+    {"index_f32", 5, 32, 8, DType::f32, {170}, 100},
+    {"index_three_rows", 4, 32, 8, DType::bf16, {70, 3, 129}, 32, 5, 32},
+    {"index_wide", 3, 64, 16, DType::bf16, {140}, 65, 4, 128},
+};
+
+struct Inputs {
+  std::vector<float> q, q_rope, latent, rope, index_q, index_k, weights;
+};
+
+Inputs draw(const Case& c) {
+  std::mt19937 rng(c.dim() + c.top_k);
+  const std::size_t n = c.n_tokens();
+  return {random_floats(n * c.n_heads * c.rank, rng),
+          random_floats(n * c.n_heads * c.rope_step(), rng),
+          random_floats(n * c.rank, rng),
+          random_floats(n * c.rope_dim, rng),
+          random_floats(n * c.index_heads * c.index_dim, rng),
+          random_floats(n * c.index_dim, rng),
+          random_floats(n * c.index_heads, rng)};
+}
+
+struct Outcome {
+  std::vector<float> out;               // [n_tokens, n_heads · rank]
+  std::vector<std::uint32_t> selected;  // [n_tokens, top_k]
+  bool operator==(const Outcome& other) const {
+    return same_bits(out, other.out) && selected == other.selected;
+  }
+};
+
+// Feeds the rows step by step, each step `chunk` tokens of every row that has any left.
+class Session {
+ public:
+  Session(ops::Device& device, const Case& c, const Inputs& in) : device_(device), c_(c), in_(in) {
+    longest_ = *std::max_element(c.lengths.begin(), c.lengths.end());
+    blocks_a_row_ = (longest_ + c.block_tokens - 1) / c.block_tokens;
+    const std::size_t n_slots = blocks_a_row_ * c.lengths.size() * c.block_tokens;
+    latent_.assign(n_slots * c.dim() * size_of(c.type), std::byte{0xff});  // NaNs
+    index_.assign(n_slots * c.index_dim * size_of(c.type), std::byte{0xff});
+    for (std::size_t i = blocks_a_row_ * c.lengths.size(); i > 0; --i)
+      table_.push_back(BlockId{static_cast<std::uint32_t>(i - 1)});
+    result_.out.resize(c.n_tokens() * c.n_heads * c.rank);
+    result_.selected.assign(c.n_tokens() * c.top_k, ~0u);
+  }
+  Outcome run() {
+    const std::uint32_t chunk = c_.chunk == 0 ? longest_ : c_.chunk;
+    for (std::uint32_t done = 0; done < longest_; done += chunk) step(done, chunk);
+    return result_;
+  }
+
+ private:
+  std::vector<float> take(const std::vector<float>& all) const {
+    const std::size_t width = all.size() / c_.n_tokens();
+    std::vector<float> some;
+    for (const auto t : from_) some.insert(some.end(), &all[t * width], &all[t * width] + width);
+    return some;
+  }
+  MatView matrix(std::vector<float>& x) const {
+    const auto n = static_cast<std::uint32_t>(from_.size());
+    return mat_view(x.data(), n, static_cast<std::uint32_t>(x.size() / n));
+  }
+  void step(std::uint32_t done, std::uint32_t chunk) {
+    std::vector<KvRowView> rows;
+    from_.clear();
+    std::size_t base = 0;
+    for (std::size_t r = 0; r < c_.lengths.size(); base += c_.lengths[r++]) {
+      if (c_.lengths[r] <= done) continue;
+      const std::uint32_t n = std::min(chunk, c_.lengths[r] - done);
+      rows.push_back({.blocks = &table_[r * blocks_a_row_],
+                      .length = done,
+                      .n_new = n,
+                      .first_token = static_cast<std::uint32_t>(from_.size())});
+      for (std::uint32_t i = 0; i < n; ++i) from_.push_back(base + done + i);
+    }
+    LatentLayerView view;
+    view.latent = latent_.data(), view.index = index_.data(), view.type = c_.type;
+    view.rank = c_.rank, view.rope_dim = c_.rope_dim, view.index_dim = c_.index_dim;
+    view.block_tokens = c_.block_tokens, view.rows = rows;
+    run_ops(view);
+  }
+  void run_ops(const LatentLayerView& view) {
+    auto q = take(in_.q), q_rope = take(in_.q_rope), latent = take(in_.latent),
+         rope = take(in_.rope), index_q = take(in_.index_q), index_k = take(in_.index_k),
+         weights = take(in_.weights);
+    std::vector<std::uint32_t> selected(from_.size() * c_.top_k, ~0u);
+    std::vector<float> out(from_.size() * c_.n_heads * c_.rank);
+    const ops::OpTable& ops = device_.ops();
+    ops.latent_append(device_, {.latent = matrix(latent),
+                                .rope_key = matrix(rope),
+                                .index_key = c_.top_k > 0 ? matrix(index_k) : MatView{},
+                                .kv = view});
+    if (c_.top_k > 0) {
+      ops.index_select(device_, {.q = matrix(index_q),
+                                 .weights = matrix(weights),
+                                 .kv = view,
+                                 .n_heads = c_.index_heads,
+                                 .top_k = c_.top_k,
+                                 .selected = selected});
+    }
+    ops.latent_attention(device_, {.q_latent = matrix(q),
+                                   .q_rope = matrix(q_rope),
+                                   .rope_step = c_.rope_step(),
+                                   .kv = view,
+                                   .n_heads = c_.n_heads,
+                                   .scale = 0.125f,
+                                   .selected = selected,
+                                   .top_k = c_.top_k,
+                                   .out = matrix(out)});
+    const std::size_t width = std::size_t{c_.n_heads} * c_.rank;
+    for (std::size_t i = 0; i < from_.size(); ++i) {
+      std::copy_n(&out[i * width], width, &result_.out[from_[i] * width]);
+      std::copy_n(selected.begin() + static_cast<std::ptrdiff_t>(i * c_.top_k), c_.top_k,
+                  result_.selected.begin() + static_cast<std::ptrdiff_t>(from_[i] * c_.top_k));
+    }
+  }
+
+  ops::Device& device_;
+  const Case& c_;
+  const Inputs& in_;
+  std::uint32_t longest_ = 0;
+  std::size_t blocks_a_row_ = 0;
+  std::vector<std::byte> latent_, index_;
+  std::vector<BlockId> table_;
+  std::vector<std::size_t> from_;  // flat token of each token of the step
+  Outcome result_;
+};
+
+Outcome run(ops::Device& device, const Case& c, const Inputs& in) {
+  return Session(device, c, in).run();
+}
+
+class Latent : public ::testing::TestWithParam<Case> {
+ protected:
+  const Inputs in_ = draw(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Latent, ::testing::ValuesIn(kCases), [](const auto& i) {
+  return i.param.name;
+});
+
+TEST_P(Latent, EqualsTheMirrorBitForBit) {
+  EXPECT_EQ(run(*make(), GetParam(), in_), run(*make_mirror(), GetParam(), in_));
+}
+
+TEST_P(Latent, BitsDoNotDependOnBlocksOrChunks) {
+  const auto cpu = make(1);
+  const auto expected = run(*cpu, GetParam(), in_);
+  for (const std::uint32_t block : {8u, 64u, 256u}) {
+    for (const std::uint32_t chunk : {0u, 1u, 7u, 64u}) {
+      Case c = GetParam();
+      c.block_tokens = block, c.chunk = chunk;
+      EXPECT_EQ(run(*cpu, c, in_), expected) << "blocks of " << block << ", chunks of " << chunk;
+    }
+  }
+}
+
+TEST_P(Latent, BitsDoNotDependOnThreads) {
+  EXPECT_EQ(run(*make(1), GetParam(), in_), run(*make(3), GetParam(), in_));
+}
+
+TEST(LatentThreads, ShareTheHeadsOfFewQueries) {
+  const Case c{.name = "decode", .n_heads = 10, .lengths = {20}, .top_k = 7, .chunk = 1};
+  const Inputs in = draw(c);
+
+  EXPECT_EQ(run(*make(1), c, in), run(*make(3), c, in));
+}
+
+TEST_P(Latent, IsTheSameOnEveryInstructionSet) {
+  if (!cpu_supports(Isa::avx512)) GTEST_SKIP() << "the CPU lacks AVX-512";
+
+  EXPECT_EQ(run(*make(2, Isa::avx512), GetParam(), in_),
+            run(*make(2, Isa::portable), GetParam(), in_));
+}
+
+double f64(float x) { return static_cast<double>(x); }
+
+// MOD-35/36 in f64 from the definition: selection by the model's own score, one softmax.
+struct Naive {
+  std::vector<double> out;
+  std::vector<std::uint32_t> selected;
+};
+float kept(const Case& c, float x) { return c.type == DType::f32 ? x : round_to_bf16(x); }
+
+std::vector<std::uint32_t> naive_selection(const Case& c,
+                                           const Inputs& in,
+                                           std::size_t base,
+                                           std::size_t t) {
+  std::vector<std::pair<double, std::uint32_t>> order;  // by −score, then position
+  for (std::size_t p = base; p <= t; ++p) {
+    double score = 0;
+    for (std::size_t h = 0; h < c.index_heads; ++h) {
+      double s = 0;
+      for (std::size_t d = 0; d < c.index_dim; ++d)
+        s += f64(in.index_q[(t * c.index_heads + h) * c.index_dim + d]) *
+             f64(kept(c, in.index_k[p * c.index_dim + d]));
+      score += f64(in.weights[t * c.index_heads + h]) *
+               std::max(s / std::sqrt(static_cast<double>(c.index_dim)), 0.0) /
+               std::sqrt(static_cast<double>(c.index_heads));
+    }
+    order.emplace_back(-score, static_cast<std::uint32_t>(p - base));
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::uint32_t> chosen;
+  for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), c.top_k); ++i)
+    chosen.push_back(order[i].second);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+void naive_attend(const Case& c,
+                  const Inputs& in,
+                  std::size_t base,
+                  std::size_t t,
+                  const std::vector<std::uint32_t>& keys,
+                  double* out) {
+  for (std::size_t h = 0; h < c.n_heads; ++h) {
+    const float *q = &in.q[(t * c.n_heads + h) * c.rank],
+                *q_rope = &in.q_rope[(t * c.n_heads + h) * c.rope_step()];
+    double sum = 0;
+    for (const std::size_t p : keys) {
+      double s = 0;
+      for (std::size_t d = 0; d < c.rank; ++d)
+        s += f64(q[d]) * f64(kept(c, in.latent[(base + p) * c.rank + d]));
+      for (std::size_t d = 0; d < c.rope_dim; ++d)
+        s += f64(q_rope[d]) * f64(kept(c, in.rope[(base + p) * c.rope_dim + d]));
+      const double weight = std::exp(s * 0.125);
+      sum += weight;
+      for (std::size_t d = 0; d < c.rank; ++d)
+        out[h * c.rank + d] += weight * f64(kept(c, in.latent[(base + p) * c.rank + d]));
+    }
+    for (std::size_t d = 0; d < c.rank; ++d) out[h * c.rank + d] /= sum;
+  }
+}
+
+Naive naive(const Case& c, const Inputs& in) {
+  Naive result;
+  result.out.assign(c.n_tokens() * c.n_heads * c.rank, 0.0);
+  result.selected.assign(c.n_tokens() * c.top_k, ~0u);
+  std::size_t base = 0;
+  for (const std::uint32_t length : c.lengths) {
+    for (std::size_t t = base; t < base + length; ++t) {
+      std::vector<std::uint32_t> keys(t - base + 1);
+      std::iota(keys.begin(), keys.end(), 0u);
+      if (c.top_k > 0) keys = naive_selection(c, in, base, t);
+      if (c.top_k > 0) std::copy(keys.begin(), keys.end(), &result.selected[t * c.top_k]);
+      naive_attend(c, in, base, t, keys, &result.out[t * c.n_heads * c.rank]);
+    }
+    base += length;
+  }
+  return result;
+}
+
+double worst_difference(const std::vector<float>& a, const std::vector<double>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(f64(a[i]) - b[i]);
+    worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(worst, d);
+  }
+  return worst;
+}
+
+TEST_P(Latent, OracleIsTheDefinition) {
+  const auto got = run(*make_oracle(), GetParam(), in_);
+  const auto expected = naive(GetParam(), in_);
+
+  EXPECT_EQ(got.selected, expected.selected);
+  EXPECT_LE(worst_difference(got.out, expected.out), 0x1p-21);  // |value| < 8, rounded once
+  Inputs wrong = in_;  // a planted fault must show: keys roped one position late
+  std::rotate(wrong.rope.rbegin(), wrong.rope.rbegin() + GetParam().rope_dim, wrong.rope.rend());
+  EXPECT_GT(worst_difference(got.out, naive(GetParam(), wrong).out), 0x1p-10);
+}
+
+// As attention's, whose kernel this is: f32 within 4e-6 on values of about 1; bf16 operands move a
+// score by 2^-8 |q| |k| scale at most, |q| |k| about dim, and with it a probability.
+TEST_P(Latent, IsCloseToTheDefinition) {
+  const Case& c = GetParam();
+  const auto got = run(*make(), c, in_);
+  const auto expected = naive(c, in_);
+
+  if (c.type == DType::f32) {
+    EXPECT_EQ(got.selected, expected.selected);
+    EXPECT_LE(worst_difference(got.out, expected.out), 4e-6);
+  } else if (c.top_k == 0) {  // a rounded q may choose other keys of nearly the same score
+    EXPECT_LE(worst_difference(got.out, expected.out), 4e-2 * std::sqrt(c.dim() / 40.0));
+  }
+}
+
+TEST(LatentSelection, OfEverythingHasTheBitsOfNone) {
+  const Case dense{"dense", 4, 32, 8, DType::bf16, {150}};
+  Case sparse = dense;
+  sparse.top_k = 150;
+  const Inputs in = draw(dense);
+  const auto cpu = make();
+
+  EXPECT_TRUE(same_bits(run(*cpu, sparse, in).out, run(*cpu, dense, in).out));
+}
+
+// One row whose index keys are given, one head of weight 1 and q = 1: the score is relu(key).
+std::vector<std::uint32_t> select_by_keys(ops::Device& device,
+                                          std::vector<float> keys,
+                                          std::uint32_t top_k) {
+  const auto n = static_cast<std::uint32_t>(keys.size());
+  const std::uint32_t dim = 2, block_tokens = 8;
+  std::vector<float> wide(keys.size() * dim, 0.0f), q{1.0f, 0.0f}, weight{1.0f};
+  for (std::size_t i = 0; i < keys.size(); ++i) wide[i * dim] = keys[i];
+  const std::vector<BlockId> blocks{BlockId{0}, BlockId{1}};
+  const KvRowView row{.blocks = blocks.data(), .length = n - 1, .n_new = 1};
+  wide.resize(2 * block_tokens * dim);
+  LatentLayerView view;
+  view.index = reinterpret_cast<std::byte*>(wide.data()), view.type = DType::f32;
+  view.index_dim = dim, view.block_tokens = block_tokens, view.rows = {&row, 1};
+  std::vector<std::uint32_t> selected(top_k, ~0u);
+  device.ops().index_select(device, {.q = mat_view(q.data(), 1, dim),
+                                     .weights = mat_view(weight.data(), 1, 1),
+                                     .kv = view,
+                                     .n_heads = 1,
+                                     .top_k = top_k,
+                                     .selected = selected});
+  return selected;
+}
+
+TEST(IndexSelect, TiesGoToTheLowerPositionAndNaNsComeLast) {
+  using Positions = std::vector<std::uint32_t>;
+  const float nan = std::nanf("");
+  for (const auto& device : {make(), make(1, Isa::portable), make_mirror(), make_oracle()}) {
+    EXPECT_EQ(select_by_keys(*device, {2, 5, 2, 7, 2, 2}, 3), (Positions{0, 1, 3}));
+    EXPECT_EQ(select_by_keys(*device, {0, -1, -9, 1, -3}, 3), (Positions{0, 1, 3}));  // relu ties
+    EXPECT_EQ(select_by_keys(*device, {nan, 1, -1, nan, 3}, 3), (Positions{1, 2, 4}));
+    EXPECT_EQ(select_by_keys(*device, {nan, 1, nan, nan, 3}, 3), (Positions{0, 1, 4}));
+    EXPECT_EQ(select_by_keys(*device, {1, 2, 3}, 5), (Positions{0, 1, 2, ~0u, ~0u}));
+  }
+}
+
+TEST(HeadLinear, HasTheBitsOfLinearOnEachHeadsColumns) {
+  std::mt19937 rng(2);
+  const std::uint32_t n = 5, n_in = 16, n_out = 24, x_step = 20, out_step = 25;
+  const auto cpu = make();
+  std::vector<std::unique_ptr<ops::PackedMatrix>> packed;
+  std::vector<const ops::PackedMatrix*> weights;
+  for (int h = 0; h < 3; ++h) {
+    packed.push_back(*cpu->pack(StoredWeight("bf16", n_out, n_in, rng).view(), {}));
+    weights.push_back(packed.back().get());
+  }
+  auto x = random_floats(std::size_t{n} * 3 * x_step, rng);
+  std::vector<float> out(std::size_t{n} * 3 * out_step, -1.0f), one(std::size_t{n} * n_out);
+  cpu->ops().head_linear(*cpu, {.x = mat_view(x.data(), n, 3 * x_step),
+                                .weights = weights,
+                                .x_step = x_step,
+                                .out_step = out_step,
+                                .out = mat_view(out.data(), n, 3 * out_step)});
+  for (std::uint32_t h = 0; h < 3; ++h) {
+    cpu->ops().linear(*cpu, {.x = mat_view(x.data(), n, 3 * x_step).columns(h * x_step, n_in),
+                             .weight = weights[h],
+                             .out = mat_view(one.data(), n, n_out)});
+    for (std::uint32_t t = 0; t < n; ++t) {
+      const float* got = &out[t * 3 * out_step + h * out_step];
+      EXPECT_EQ(std::memcmp(got, &one[t * n_out], n_out * sizeof(float)), 0);
+      EXPECT_EQ(got[n_out], -1.0f);  // between the heads nothing is written
+    }
+  }
+}
+
+TEST(LatentRows, DoNotTouchEachOther) {
+  const Case c{"two", 4, 32, 8, DType::bf16, {70, 90}};
+  Inputs in = draw(c);
+  const auto cpu = make();
+  const auto clean = run(*cpu, c, in);
+  in.latent[(70 + 5) * std::size_t{c.rank}] = std::nanf("");  // a key of the second row
+
+  const auto got = run(*cpu, c, in);
+
+  const std::size_t width = std::size_t{c.n_heads} * c.rank;
+  EXPECT_EQ(std::memcmp(got.out.data(), clean.out.data(), (70 + 5) * width * sizeof(float)), 0);
+  EXPECT_TRUE(std::isnan(got.out[(70 + 5) * width]));
+}
+
+}  // namespace
+}  // namespace kvasir::backend::cpu::testing

@@ -1,0 +1,64 @@
+#include "fit/facts.h"
+
+#include "codec/kv_codec.h"
+
+namespace kvasir::fit {
+namespace {
+
+std::uint64_t row_bytes(const codec::KvCodec& codec, std::uint32_t dim) {
+  std::uint64_t bytes = 0;
+  for (const auto part :
+       {codec::KvRowPart::codes, codec::KvRowPart::scales, codec::KvRowPart::offsets})
+    bytes += codec::row_bytes(codec, part, dim);
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::vector<StateLayer>> state_of(const KvList& list, const kv::KvScheme& scheme) {
+  KVASIR_TRY(const std::vector<kv::KvLayerForm> forms, kv::forms_of(scheme, list));
+  std::vector<StateLayer> out;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::uint64_t heads = list[i].n_kv_heads;
+    const std::uint32_t dim = list[i].head_dim;
+    StateLayer layer{.exact_bytes = 2 * heads * dim * size_of(scheme.type),
+                     .encoded_bytes = 0,
+                     .window = list[i].window,
+                     .constant_bytes = 0};
+    if (forms[i].has_encoded())
+      layer.encoded_bytes = heads * (row_bytes(forms[i].k, dim) + row_bytes(forms[i].v, dim));
+    out.push_back(layer);
+  }
+  return out;
+}
+
+StateLayer delta_layer(const DeltaShape& s, std::uint32_t element_bytes) noexcept {
+  const std::uint64_t values = std::uint64_t{s.v_heads} * s.v_dim;
+  const std::uint64_t conv = 2 * std::uint64_t{s.k_heads} * s.k_dim + values;
+  const std::uint64_t tail = s.conv_width > 0 ? s.conv_width - 1 : 0;
+  return {.exact_bytes = 0,
+          .encoded_bytes = 0,
+          .window = 0,
+          .constant_bytes = values * s.k_dim * 4 + tail * conv * element_bytes};
+}
+
+StateLayer short_conv_layer(std::uint32_t conv_width,
+                            std::uint32_t hidden,
+                            std::uint32_t element_bytes) noexcept {
+  const std::uint64_t tail = conv_width > 0 ? conv_width - 1 : 0;
+  return {.exact_bytes = 0,
+          .encoded_bytes = 0,
+          .window = 0,
+          .constant_bytes = tail * hidden * element_bytes};
+}
+
+StateLayer latent_layer(std::uint32_t kv_lora_rank,
+                        std::uint32_t rope_dim,
+                        std::uint32_t index_dim,
+                        std::uint32_t element_bytes) noexcept {
+  const std::uint64_t width = std::uint64_t{kv_lora_rank} + rope_dim + index_dim;
+  return {
+      .exact_bytes = width * element_bytes, .encoded_bytes = 0, .window = 0, .constant_bytes = 0};
+}
+
+}  // namespace kvasir::fit

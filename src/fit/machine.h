@@ -1,0 +1,24 @@
+// How much memory this machine lets the process use (FIT-1). Read anew at each call.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace kvasir::fit {
+
+struct MachineMemory {
+  std::uint64_t total_bytes = 0;                         // MemTotal
+  std::optional<std::uint64_t> available_bytes = {};     // MemAvailable
+  std::optional<std::uint64_t> cgroup_limit_bytes = {};  // the lowest limit that applies
+};
+
+// From /proc/meminfo, /proc/self/cgroup and /sys/fs/cgroup below `root`. cgroup v2: memory.max of
+// the process's own group and of every group above it; v1: memory.limit_in_bytes likewise. What
+// cannot be read does not limit.
+MachineMemory read_machine_memory(const std::filesystem::path& root = "/");
+
+// For ref and cpu: 0.75 of min(total, cgroup limit), with that never above MemAvailable − 1 GB.
+std::uint64_t usable_host_bytes(const MachineMemory& memory) noexcept;
+
+}  // namespace kvasir::fit

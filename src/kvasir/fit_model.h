@@ -1,0 +1,42 @@
+// The memory model (fit/) of a model on disk or of a loaded one: what it takes, the longest
+// context, predicted speed. fit_model reads headers, norms and biases, never the weights. Any
+// thread; the machine's speed is measured in about a second on the calling one.
+#pragma once
+
+#include <cstdint>
+
+#include "fit/facts.h"
+#include "fit/report.h"
+#include "fit/speed.h"
+#include "formats/model_files.h"
+#include "kv/kv_scheme.h"
+#include "kvasir/options.h"
+
+namespace kvasir::model {
+class Model;
+}
+
+namespace kvasir {
+
+// FIT-1: the flag's, or what this machine lets a process use of its memory.
+std::uint64_t usable_bytes(std::uint64_t memory_budget_bytes);
+
+// `max_positions`: the context to serve, at most the model's. Errors: forms_of's for the scheme.
+Result<fit::Facts> facts_of(const model::Model& model,
+                            const formats::ModelFiles& files,
+                            const OpenOptions& options,
+                            const kv::KvScheme& scheme,
+                            std::uint64_t max_positions);
+
+// FIT-16. Blocks for about a second.
+fit::MachineSpeed measure_machine(int n_threads);
+
+struct FitOptions {
+  OpenOptions open;                       // context_length: what to report at; 0: the usual
+  std::uint64_t memory_budget_bytes = 0;  // 0: the machine's (FIT-1)
+};
+// FIT-33. Errors: those of opening the model; `context length N exceeds the model's M` (FIT-12);
+// capacity with FIT-22's text.
+Result<fit::FitReport> fit_model(const FitOptions& options);
+
+}  // namespace kvasir

@@ -1,0 +1,88 @@
+#include "kvasir/fit_model.h"
+
+#include <gtest/gtest.h>
+
+#include "model/model.h"
+
+namespace kvasir {
+namespace {
+
+FitOptions options_of(const char* golden, Backend backend = Backend::cpu) {
+  FitOptions options;
+  options.open.model = std::filesystem::path(KVASIR_GOLDEN_MODELS) / golden;
+  options.open.backend = backend;
+  options.open.n_threads = 1;
+  options.memory_budget_bytes = 1'000'000'000;
+  return options;
+}
+
+TEST(FitModel, WeightsAreWhatALoadedModelHolds) {  // FIT-3
+  for (const Backend backend : {Backend::cpu, Backend::ref, Backend::ref_mirror}) {
+    const FitOptions options = options_of("llama", backend);
+    const auto fitted = fit_model(options);
+    const auto files = formats::ModelFiles::open(options.open.model);
+    const auto device = make_device(backend, 1, "auto");
+    ASSERT_TRUE(fitted && files && device);
+    const auto loaded =
+        model::Model::load(*files, **device, {.max_context = 16, .max_step_tokens = 4});
+    ASSERT_TRUE(loaded);
+
+    EXPECT_EQ(fitted->report.weights_bytes, (*loaded)->weight_bytes());
+    EXPECT_TRUE(fitted->report.fits);
+    EXPECT_EQ(fitted->schemes.size(), 4u);
+    EXPECT_EQ(fitted->report.max_context, fitted->model_context);
+  }
+}
+
+TEST(FitModel, FactsOfALoadedModelAreThoseOfItsHeaders) {
+  const FitOptions options = options_of("llama");
+  const auto fitted = fit_model(options);
+  const auto files = formats::ModelFiles::open(options.open.model);
+  const auto device = make_device(Backend::cpu, 1, "auto");
+  ASSERT_TRUE(fitted && files && device);
+  const auto loaded =
+      model::Model::load(*files, **device, {.max_step_tokens = 512, .max_wanted = 8});
+  ASSERT_TRUE(loaded);
+
+  const auto facts = facts_of(**loaded, *files, options.open, {}, (*loaded)->max_positions());
+
+  ASSERT_TRUE(facts);
+  const fit::Report report = fit::make_report(*facts, {}, 1'000'000'000, fitted->report.context);
+  EXPECT_EQ(report.total_bytes, fitted->report.total_bytes);
+  EXPECT_EQ(report.max_context, fitted->report.max_context);
+  EXPECT_GE(512 * facts->step_token_bytes + facts->fixed_bytes, (*loaded)->scratch_bytes());
+}
+
+TEST(FitModel, ContextsBeyondTheModelsAreRefused) {  // FIT-12
+  FitOptions options = options_of("llama");
+  options.open.context_length = 1u << 30;
+
+  const auto fitted = fit_model(options);
+
+  ASSERT_FALSE(fitted);
+  EXPECT_TRUE(fitted.error().what.starts_with("context length 1073741824 exceeds the model's "))
+      << fitted.error().what;
+}
+
+TEST(FitModel, ModelsWithoutRoomForAnyContextAreRefused) {  // FIT-22
+  FitOptions options = options_of("llama");
+  options.memory_budget_bytes = 1000;
+
+  const auto fitted = fit_model(options);
+
+  ASSERT_FALSE(fitted);
+  EXPECT_EQ(fitted.error().code, Errc::capacity);
+  EXPECT_TRUE(fitted.error().what.starts_with("llama does not fit: weights "))
+      << fitted.error().what;
+}
+
+TEST(FitModel, SchemesThatTheLayersCannotHaveSayWhy) {
+  const auto fitted = fit_model(options_of("llama"));
+  ASSERT_TRUE(fitted);
+
+  for (const fit::SchemeContext& scheme : fitted->schemes)
+    EXPECT_EQ(scheme.max_context == 0, !scheme.not_applicable.empty()) << scheme.scheme;
+}
+
+}  // namespace
+}  // namespace kvasir

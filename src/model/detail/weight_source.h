@@ -1,0 +1,75 @@
+// WeightSource: a model's files as packed matrices and vectors, one tensor at a time, its pages
+// given back right after (MOD-54). In rehearsal everything is looked up and nothing packed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "formats/model_files.h"
+#include "model/decoder_config.h"
+#include "model/detail/decoder_weights.h"
+#include "ops/device.h"
+
+namespace kvasir::model {
+
+class WeightSource {
+ public:
+  WeightSource(const formats::ModelFiles& files,
+               const DecoderConfig& config,
+               ops::Device& device,
+               bool exact_f32,
+               const ProgressSink& progress);
+
+  void rehearse(bool on) noexcept { is_rehearsal_ = on; }
+  const formats::ModelFiles& files() const noexcept { return files_; }
+  const DecoderConfig& config() const noexcept { return config_; }
+  bool exact_f32() const noexcept { return exact_f32_; }
+
+  // `name` is whole, with its suffix. Null in rehearsal.
+  Result<std::unique_ptr<ops::PackedMatrix>> matrix(const std::string& name,
+                                                    std::uint32_t n_out,
+                                                    std::uint32_t n_in,
+                                                    bool exact_f32);
+  // "{name}.weight" and, if it has one, "{name}.bias".
+  Result<Linear> linear(const std::string& name,
+                        std::uint32_t n_out,
+                        std::uint32_t n_in,
+                        bool has_bias);
+  Status append(SideBySide& parts,
+                const std::string& name,
+                std::uint32_t n_out,
+                std::uint32_t n_in,
+                bool has_bias);
+  Result<Vector> vector(const std::string& name, std::size_t n) { return files_.vector(name, n); }
+  // "{name}.weight", a "+1" added where the family's are centred on zero.
+  Result<Vector> rms_weight(const std::string& name, std::uint32_t n);
+  // A norm of the residual stream, of the family's kind; none when the name is empty.
+  Result<Norm> norm(const std::string& prefix, std::string_view name);
+
+  // A view of stored rows, which need not be a whole tensor; null in rehearsal.
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& rows);
+  // Nothing more is wanted of a tensor's rows: their pages go, progress is told.
+  void done_with(const codec::WeightMatrix& stored);
+  bool is_rehearsal() const noexcept { return is_rehearsal_; }
+
+ private:
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& rows, bool exact_f32);
+
+  const formats::ModelFiles& files_;
+  const DecoderConfig& config_;
+  ops::Device& device_;
+  bool exact_f32_;
+  const ProgressSink& progress_;
+  bool has_plus_one_ = false;
+  bool is_rehearsal_ = false;
+  std::uint64_t done_bytes_ = 0, total_bytes_ = 0;
+};
+
+// feed_forward_weights.cpp
+Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std::string& prefix);
+Result<MoeWeights> load_moe(WeightSource& source, const MoeSpec& moe, const std::string& prefix);
+
+}  // namespace kvasir::model
