@@ -16,7 +16,7 @@ CROWD_SECONDS ?= 180
 HOSTILE_REQUESTS ?= 1000000
 PORT ?= 8080
 # Rooms that read untrusted bytes or own state; the kernels are compared with ref in the dev build.
-ASAN_TESTS := base_test json_test codec_test contract_test formats_test hub_test text_test kv_test cache_test sched_test \
+ASAN_TESTS := base_test json_test codec_test contract_test formats_test hub_test text_test kv_test cache_test fit_test sched_test \
   sampling_test engine_test server_test
 # Rooms with threads of their own.
 TSAN_TESTS := hub_test engine_test server_test

@@ -40,6 +40,14 @@ class SkippedNormWeight final : public WrappedDevice {
       if (args.weight == self.skipped_) wrong.weight = nullptr;
       self.inner().ops().rms_norm(self.inner(), wrong);
     };
+    table_.layer_norm = [](ops::Device& device, const ops::LayerNormArgs& args) noexcept {
+      auto& self = static_cast<SkippedNormWeight&>(device);
+      if (!self.skipped_) self.skipped_ = args.weight;
+      const std::vector<float> ones(args.x.n_cols, 1.0f);
+      ops::LayerNormArgs wrong = args;
+      if (args.weight == self.skipped_) wrong.weight = ones.data();
+      self.inner().ops().layer_norm(self.inner(), wrong);
+    };
   }
 
  private:
