@@ -1,9 +1,9 @@
 #include "engine/context_limit.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <utility>
+
+#include "base/byte_size.h"
 
 namespace kvasir::engine {
 
@@ -34,21 +34,6 @@ std::optional<Refusal> ContextLimit::refuse(std::uint64_t n_prompt,
                      format_bytes(kv_bytes_(needed)) + " of KV in a budget of " +
                      format_bytes(budget_bytes_) +
                      "). Lower max_tokens or shorten the prompt; see /stats"};
-}
-
-std::string format_bytes(std::uint64_t size_bytes) {
-  constexpr std::array kUnits{"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-  auto value = static_cast<double>(size_bytes);
-  std::size_t unit = 0;
-  // 999.5 would print as "1000", so it belongs to the next unit.
-  while (value >= 999.5 && unit + 1 < kUnits.size()) {
-    value /= 1000.0;
-    ++unit;
-  }
-  const int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, kUnits[unit]);
-  return text.data();
 }
 
 }  // namespace kvasir::engine

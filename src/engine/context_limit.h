@@ -35,7 +35,4 @@ class ContextLimit {
   std::function<std::uint64_t(std::uint64_t)> kv_bytes_;
 };
 
-// 3 significant digits and the decimal unit (FIT-32): 1.23 GB, 45.6 MB, 789 kB, 12 B.
-std::string format_bytes(std::uint64_t size_bytes);
-
 }  // namespace kvasir::engine

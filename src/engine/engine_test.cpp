@@ -369,14 +369,5 @@ TEST(Engine, RefusesLimitsThatCannotWork) {
   EXPECT_EQ(make(options), "context length 5000 exceeds the model's 4096");
 }
 
-TEST(ContextLimit, PrintsThreeDigits_FIT_32) {
-  EXPECT_EQ(format_bytes(0), "0 B");
-  EXPECT_EQ(format_bytes(999), "999 B");
-  EXPECT_EQ(format_bytes(1000), "1.00 kB");
-  EXPECT_EQ(format_bytes(12'345), "12.3 kB");
-  EXPECT_EQ(format_bytes(123'456'789), "123 MB");
-  EXPECT_EQ(format_bytes(999'600'000), "1.00 GB");
-}
-
 }  // namespace
 }  // namespace kvasir::engine
