@@ -1,6 +1,9 @@
 // The whole server over a connection in memory and a tiny model: requests of any bytes, several on
-// a connection, generations included. The first byte is the size of the pieces they arrive in.
+// a connection, generations included. The first byte is the size of the pieces they arrive in. At
+// the end it says how many whole requests reached the routes.
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "base/log.h"
@@ -13,6 +16,8 @@
 
 namespace kvasir::server {
 namespace {
+
+std::size_t n_requests = 0;
 
 struct FuzzServer {
   ServerState state;
@@ -28,8 +33,11 @@ struct FuzzServer {
     HttpOptions options;
     options.max_body_bytes = 4096;
     options.max_header_bytes = 2048;
-    site = std::make_shared<Site>(
-        options, [this](std::shared_ptr<Exchange> exchange) { dispatch(state, exchange); });
+    site = std::make_shared<Site>(options, [this](std::shared_ptr<Exchange> exchange) {
+      ++n_requests;
+      dispatch(state, exchange);
+    });
+    std::atexit([] { std::fprintf(stderr, "%zu requests reached the routes\n", n_requests); });
   }
 
   void serve(std::string bytes, std::size_t step) {
