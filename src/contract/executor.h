@@ -10,14 +10,14 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "contract/kv_list.h"
-#include "tensor/kv_view.h"
+#include "tensor/kv_views.h"
 
 namespace kvasir {
 
 struct StepBatch {
   std::span<const TokenId> tokens;           // [n_tokens], rows one after another
   std::span<const std::uint32_t> positions;  // [n_tokens] absolute
-  std::span<const KvLayerView> kv;           // one a KV-list entry, in order
+  KvViews kv;
   std::span<const std::uint32_t>
       wanted;  // ascending indices into tokens whose logits are wanted (EXE-36)
 };
@@ -38,6 +38,15 @@ class Executor {
   virtual std::uint32_t max_step_tokens()
       const noexcept = 0;  // tokens a step may have at most (scratch is sized by it)
   virtual Result<LogitsView> forward(const StepBatch& batch) = 0;
+
+  // Recurrent layers cannot be trimmed; they step back by a replay (KV-39, KV-54). For the batch
+  // that was fed last: leaves at `to` of every recurrent view the state after the first keep[i]
+  // tokens of row i, from the state at `from`, by the arithmetic of the forward itself. Rows that
+  // keep all or nothing are left alone; the others were tentative.
+  virtual void replay(const StepBatch& /*batch*/,
+                      std::span<const std::uint32_t> /*keep*/) noexcept {}
+  // Tokens that the tentative rows of a step may have together.
+  virtual std::uint32_t max_tentative_tokens() const noexcept { return max_step_tokens(); }
 };
 
 }  // namespace kvasir

@@ -142,7 +142,7 @@ class Trial {
       for (std::uint32_t p = 0; p < tokens.size(); ++p)
         EXPECT_TRUE(mark_position(running.views(), i, p, tokens[p], Marks::check))
             << "position " << p;
-      for (const KvLayerView& view : running.views()) {
+      for (const KvLayerView& view : running.views().attention) {
         if (view.window && tokens.size() >= view.window)
           EXPECT_LE(view.rows[i].first_position, tokens.size() - view.window + 1);
         else

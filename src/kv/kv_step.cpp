@@ -87,6 +87,8 @@ void StepBody::make_views() {
     view.rows = {row_views.data() + core->geometry.layers[layer].group * rows.size(), rows.size()};
     layer_views.push_back(view);
   }
+  latent_views.resize(core->list.size());
+  recurrent_views.resize(core->list.size());
 }
 
 void StepBody::roll_back(std::size_t index) noexcept {
@@ -134,9 +136,9 @@ KvStep::KvStep(KvStep&& other) noexcept = default;
 KvStep& KvStep::operator=(KvStep&& other) noexcept = default;
 KvStep::~KvStep() = default;
 
-std::span<const KvLayerView> KvStep::views() const noexcept {
+KvViews KvStep::views() const noexcept {
   KVASIR_CHECK(body_ != nullptr);
-  return body_->layer_views;
+  return {body_->layer_views, body_->latent_views, body_->recurrent_views};
 }
 
 std::size_t KvStep::n_rows() const noexcept { return body_ ? body_->rows.size() : 0; }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "tensor/kv_view.h"
+#include "tensor/kv_views.h"
 
 namespace kvasir::kv {
 
@@ -30,9 +30,8 @@ class KvStep {
   KvStep& operator=(KvStep&& other) noexcept;  // rolls back what it held
   ~KvStep();                                   // rollback of whatever is not committed or discarded
 
-  // One a KV-list entry; rows in span order, first_token counting through the spans. Valid until
-  // this step ends.
-  std::span<const KvLayerView> views() const noexcept;
+  // Rows in span order, first_token counting through the spans. Valid until this step ends.
+  KvViews views() const noexcept;
   std::size_t n_rows() const noexcept;
 
   // Takes a row (index into the spans) out of the step: nothing it fed is kept (KV-52, KV-55). Its

@@ -193,7 +193,7 @@ TEST(KvStep, ViewsNameRowsInSpanOrder) {
   const RowSpan spans[] = {{b, 3, 0}, {a, 2, 0}};
   auto step = store->reserve(spans);
   ASSERT_TRUE(step);
-  const auto views = step->views();
+  const auto views = step->views().attention;
 
   ASSERT_EQ(views.size(), 2u);
   EXPECT_EQ(views[0].window, 5u);

@@ -118,8 +118,8 @@ TEST(SpeculativeRound, OverAStoreRowsKeepWhatWasAccepted_KV51_KV52) {
   SpeculativeRound round({&rows});
 
   ASSERT_TRUE(round.begin(Counts{9, 0, 4}));
-  EXPECT_EQ(rows.views()[0].rows[0].n_new, 10u);
-  EXPECT_EQ(rows.views()[0].rows[2].first_token, 11u);
+  EXPECT_EQ(rows.views().attention[0].rows[0].n_new, 10u);
+  EXPECT_EQ(rows.views().attention[0].rows[2].first_token, 11u);
   rows.discard(2);
   store->free_row(gone);
   ASSERT_TRUE(round.resolve(Counts{2, 0, 4}));

@@ -95,13 +95,10 @@ inline bool mark_encoded(const KvEncodedSide& side,
   return true;
 }
 
-inline bool mark_position(std::span<const KvLayerView> views,
-                          std::size_t row,
-                          std::uint32_t p,
-                          std::uint32_t token,
-                          Marks what) {
-  for (std::size_t l = 0; l < views.size(); ++l) {
-    const KvLayerView& view = views[l];
+inline bool mark_position(
+    const KvViews& all, std::size_t row, std::uint32_t p, std::uint32_t token, Marks what) {
+  for (std::size_t l = 0; l < all.size(); ++l) {
+    const KvLayerView& view = all.attention[l];
     const KvRowView& r = view.rows[row];
     if (p < r.first_position) continue;
     for (std::uint32_t head = 0; head < view.n_kv_heads; ++head) {

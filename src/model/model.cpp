@@ -60,15 +60,31 @@ std::string of_at_most(std::size_t n, std::string_view what, std::size_t limit) 
          std::to_string(limit);
 }
 
-Status check_kv(const KvList& list, std::span<const KvLayerView> views) {
-  if (views.size() != list.size())
+// What a view of the kind of `wanted` is of.
+KvLayerSpec spec_of(const KvLayerSpec& wanted, const KvViews& views, std::size_t i) {
+  if (wanted.is_latent()) {
+    const LatentLayerView& v = views.latent[i];
+    return {.latent = {.rank = v.rank, .rope_dim = v.rope_dim, .index_dim = v.index_dim}};
+  }
+  if (wanted.is_recurrent()) {
+    const RecurrentLayerView& v = views.recurrent[i];
+    return {.recurrent = {.conv_kernel = v.conv_kernel,
+                          .n_channels = v.n_channels,
+                          .n_value_heads = v.n_value_heads,
+                          .value_dim = v.value_dim,
+                          .key_dim = v.key_dim}};
+  }
+  const KvLayerView& v = views.attention[i];
+  return {.n_kv_heads = v.n_kv_heads, .head_dim = v.head_dim, .window = v.window};
+}
+
+Status check_kv(const KvList& list, const KvViews& views) {
+  if (views.attention.size() != list.size() || views.latent.size() != list.size() ||
+      views.recurrent.size() != list.size())
     return invalid("step has KV of " + std::to_string(views.size()) + " layers, the model " +
                    std::to_string(list.size()));
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const KvLayerSpec given{.n_kv_heads = views[i].n_kv_heads,
-                            .head_dim = views[i].head_dim,
-                            .window = views[i].window};
-    if (given != list[i])
+    if (spec_of(list[i], views, i) != list[i])
       return invalid("KV of layer " + std::to_string(i) + " has another shape than the model's");
   }
   return {};

@@ -157,14 +157,15 @@ TEST(Forward, RefusesABatchBeyondItsLimits) {
   const std::vector<TokenId> tokens{1, 2, 3, 4, 5}, unknown{288};
   const std::vector<std::uint32_t> positions{0, 1, 2, 3, 4}, late{16}, wanted{0, 1}, beyond{4};
   const std::uint32_t four = 4;
-  const auto views = kv.begin({&four, 1});
+  const KvViews views = kv.begin({&four, 1});
+  const KvViews two{views.attention.first(2), views.latent.first(2), views.recurrent.first(2)};
   const auto first = [](const auto& v, std::size_t n) { return std::span(v).first(n); };
 
   EXPECT_FALSE(llama.model->forward({tokens, positions, views, {}}));
   EXPECT_FALSE(llama.model->forward({first(tokens, 4), first(positions, 4), views, wanted}));
   EXPECT_FALSE(llama.model->forward({first(tokens, 4), first(positions, 4), views, beyond}));
   EXPECT_FALSE(llama.model->forward({first(tokens, 4), first(positions, 3), views, {}}));
-  EXPECT_FALSE(llama.model->forward({first(tokens, 4), first(positions, 4), views.first(2), {}}));
+  EXPECT_FALSE(llama.model->forward({first(tokens, 4), first(positions, 4), two, {}}));
   EXPECT_FALSE(llama.model->forward({unknown, first(positions, 1), views, {}}));
   EXPECT_FALSE(llama.model->forward({first(tokens, 1), late, views, {}}));
   EXPECT_TRUE(

@@ -22,6 +22,9 @@ struct RecurrentRowView {
   float* delta_to = nullptr;
   std::uint32_t n_new = 0;        // tokens this step feeds; 0 moves the state unchanged
   std::uint32_t first_token = 0;  // index of the first of them in the step's flat token list
+  // The last of them may be rejected: their inputs are kept, so that the state after fewer can be
+  // had by a replay.
+  bool is_tentative = false;
 };
 
 struct RecurrentLayerView {

@@ -69,7 +69,7 @@ struct FakeExecutor final : Executor {
     if (trace) trace->push_back("forward " + std::to_string(batch.tokens.size()));
     step_sizes.push_back(batch.tokens.size());
     wanted_sizes.push_back(batch.wanted.size());
-    for (const KvLayerView& layer : batch.kv) write(layer, batch);
+    for (const KvLayerView& layer : batch.kv.attention) write(layer, batch);
     if (n_calls++ == fails_at) return Error{Errc::device, "kernel failed"};
     logits.clear();
     for (const std::uint32_t index : batch.wanted) append_logits(batch, index);
@@ -123,14 +123,14 @@ struct FakeExecutor final : Executor {
     return hash;
   }
   void append_logits(const StepBatch& batch, std::uint32_t index) {
-    const KvLayerView& full = batch.kv[0];
+    const KvLayerView& full = batch.kv.attention[0];
     std::size_t row = 0;
     while (index >= full.rows[row].first_token + full.rows[row].n_new) ++row;
     const std::uint32_t position = batch.positions[index];
-    KVASIR_CHECK(fold(full, row, position) == fold(batch.kv[2], row, position))
+    KVASIR_CHECK(fold(full, row, position) == fold(batch.kv.attention[2], row, position))
         << "layers disagree";
     std::vector<float> values =
-        logits_of(fold(full, row, position), fold(batch.kv[1], row, position));
+        logits_of(fold(full, row, position), fold(batch.kv.attention[1], row, position));
     if (nan_token && read(full, full.rows[row], 0) == *nan_token)
       values[7] = std::numeric_limits<float>::quiet_NaN();
     logits.insert(logits.end(), values.begin(), values.end());

@@ -56,7 +56,9 @@ struct StepBody {
   std::vector<StagedRow> rows;
   std::vector<StagedTable> tables;       // [n_rows staged so far, n_groups]
   std::vector<KvRowView> row_views;      // [n_groups, n_rows]
-  std::vector<KvLayerView> layer_views;  // one a KV-list entry
+  std::vector<KvLayerView> layer_views;  // these three: one a KV-list entry
+  std::vector<LatentLayerView> latent_views;
+  std::vector<RecurrentLayerView> recurrent_views;
 
   explicit StepBody(StoreCore& owner);
   ~StepBody();

@@ -10,7 +10,7 @@
 #include "contract/kv_list.h"
 #include "ops/device.h"
 #include "tensor/buffer.h"
-#include "tensor/kv_view.h"
+#include "tensor/kv_views.h"
 
 namespace kvasir::model {
 
@@ -27,16 +27,27 @@ class ContiguousKv {
                                    const KvList& list,
                                    const ContiguousKvShape& shape);
 
-  // The step that feeds n_new[row] tokens of each row, rows one after another: one view a layer,
-  // valid until the next call. A row that feeds nothing has no place in the step.
-  std::span<const KvLayerView> begin(std::span<const std::uint32_t> n_new);
+  // The step that feeds n_new[row] tokens of each row, rows one after another; valid until the next
+  // call. A row that feeds nothing has no place in the step. Recurrent states are stepped in place:
+  // a step that ran has to be committed.
+  KvViews begin(std::span<const std::uint32_t> n_new);
   void commit() noexcept;  // what begin() announced is now part of the rows
   std::uint32_t length(std::uint32_t row) const noexcept { return lengths_[row]; }
 
  private:
-  std::vector<Buffer> planes_;  // k and v of each layer
-  std::vector<KvLayerView> layers_;
-  std::vector<std::vector<BlockId>> blocks_;  // of each row
+  Status add_attention(ops::Device& device, const KvLayerSpec& spec);
+  Status add_latent(ops::Device& device, const LatentSpec& spec);
+  Status add_recurrent(ops::Device& device, const RecurrentSpec& spec);
+  Result<std::byte*> allocate(ops::Device& device, std::size_t row_bytes);
+
+  ContiguousKvShape shape_;
+  std::vector<Buffer> planes_;
+  std::vector<KvLayerView> attention_;
+  std::vector<LatentLayerView> latent_;
+  std::vector<RecurrentLayerView> recurrent_;
+  std::vector<std::vector<RecurrentRowView>> states_;  // of each layer: where its rows' states are
+  std::vector<std::vector<RecurrentRowView>> steps_;   // the same of the rows in the step
+  std::vector<std::vector<BlockId>> blocks_;           // of each row
   std::vector<std::uint32_t> lengths_, n_new_;
   std::vector<KvRowView> rows_;
 };

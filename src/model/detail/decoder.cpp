@@ -47,7 +47,7 @@ void Decoder::embed_per_layer(const PerLayerInputWeights& w, std::span<const Tok
 void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
   const AttentionSpec& a = config_.layers[layer].attention;
   const LayerWeights& w = weights_.layers[layer];
-  const KvLayerView& kv = batch.kv[kv_entries_[layer]];
+  const KvLayerView& kv = batch.kv.attention[kv_entries_[layer]];
 
   const MatView qkv = first_rows(scratch_.qkv, a.qkv_width());
   side_by_side(w.attention.qkv, normed_or_residual(w.attention_in), qkv);
