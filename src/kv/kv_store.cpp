@@ -126,6 +126,7 @@ bool KvStore::can_reserve(std::span<const RowSpan> spans) const {
 std::size_t KvStore::bytes_per_token() const noexcept {
   std::size_t total = 0;
   for (const GroupGeometry& group : core_->geometry.groups) {
+    if (group.holds_state()) continue;
     const bool is_encoded = group.encoded_pool != kNoPool;
     for (const std::size_t bytes : core_->geometry.pools[group.pool(is_encoded)].token_bytes)
       total += bytes * group.layers.size();

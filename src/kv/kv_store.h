@@ -101,7 +101,8 @@ class KvStore {
   Result<KvState> restore(const KvPlanes& planes);
 
   // Arithmetic (KV-60). A chunk is the most tokens a row feeds in one step.
-  std::size_t bytes_per_token() const noexcept;  // in the form that long rows have
+  // In the form that long rows have; what a row has once, whatever its length, is not in it.
+  std::size_t bytes_per_token() const noexcept;
   std::size_t projected_bytes(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
   // The same in blocks of one pool; and whether a lone row of that length fits in the whole store.
   std::size_t projected_blocks(std::uint32_t pool,
