@@ -96,6 +96,13 @@ bool KvStore::resumable_at(KvRowId row, std::uint32_t p) const noexcept {
   return core_->resumable_at(core_->idle_row(row), p);
 }
 
+bool KvStore::keeps_every_position() const noexcept {
+  const auto& groups = core_->geometry.groups;
+  return std::none_of(groups.begin(), groups.end(), [](const GroupGeometry& group) {
+    return group.window > 0 || group.holds_state();
+  });
+}
+
 Status KvStore::trim_to(KvRowId row, std::uint32_t p) {
   return core_->trim_to(core_->idle_row(row), p);
 }

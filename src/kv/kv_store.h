@@ -77,6 +77,9 @@ class KvStore {
       KvRowId row) noexcept;      // capture and free_row in one: the row's own references move out
   KvRowId fork_row(KvRowId row);  // a new row sharing everything committed
   bool resumable_at(KvRowId row, std::uint32_t p) const noexcept;
+  // Whether rows in exact form are resumable anywhere: no window lets go of a position, no state
+  // stands for all of them.
+  bool keeps_every_position() const noexcept;
   Status trim_to(KvRowId row, std::uint32_t p);  // as KvState::trim_to
 
   // Conversion (KV-20…26). A row whose length has reached the transition position converts before

@@ -146,9 +146,10 @@ struct Engine::Impl {
   SamplingOptions default_sampling;
   std::unique_ptr<engine::EngineThread> thread;  // last: it uses all of the above
 
-  bool is_windowed() const {
+  // Whether some layer cannot be resumed at every position.
+  bool needs_snapshots() const {
     return std::any_of(model->kv_list().begin(), model->kv_list().end(),
-                       [](const KvLayerSpec& l) { return l.window > 0; });
+                       [](const KvLayerSpec& l) { return l.window > 0 || l.is_recurrent(); });
   }
   Status read_sampling_layers(const OpenOptions& options, const json::Value& generation_config);
   void summarize(const OpenOptions& options, const formats::ModelFiles& files);
@@ -213,9 +214,9 @@ GenerateOptions Engine::Impl::options_of(const GenerateRequest& request,
   const auto n_prompt = static_cast<std::uint32_t>(options.prompt.size());
   if (n_prompt < kMinBoundaryTokens) return options;
   if (prompt.stable_tokens > 0) options.snapshot_at = {prompt.stable_tokens};
-  // A windowed model can serve the very same prompt again only from a state captured before its
-  // last token (C18).
-  if (prompt.stable_tokens == 0 && is_windowed()) options.snapshot_at = {n_prompt - 1};
+  // Such a model can serve the very same prompt again only from a state captured before its last
+  // token (C18).
+  if (prompt.stable_tokens == 0 && needs_snapshots()) options.snapshot_at = {n_prompt - 1};
   return options;
 }
 
