@@ -67,7 +67,10 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   if (options.prompt_cache_bytes > 0) {
     cache::PrefixCacheOptions cache_options;
     cache_options.max_bytes = options.prompt_cache_bytes;
-    parts.cache = std::make_unique<cache::PrefixCache>(*parts.store, cache_options);
+    if (options.prompt_cache_entries > 0) cache_options.max_entries = options.prompt_cache_entries;
+    KVASIR_TRY(auto policy, cache::make_retention_policy(options.cache_policy));
+    parts.cache =
+        std::make_unique<cache::PrefixCache>(*parts.store, cache_options, std::move(policy));
   }
   engine::EngineOptions engine_options;
   engine_options.max_rows = options.max_rows;
@@ -75,6 +78,7 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   engine_options.prefill_share = options.prefill_share;
   engine_options.context_length = options.context_length;
   engine_options.queue_limit = options.queue_limit;
+  engine_options.snapshot_every = options.snapshot_every;
   if (options.queue_timeout.count() > 0) engine_options.queue_timeout = options.queue_timeout;
   engine_options.eos_ids = text.eos_ids();
   engine_options.newline_ids = text.newline_ids();
