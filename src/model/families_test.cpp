@@ -120,7 +120,16 @@ TEST_P(Families, ChunkedEqualsWhole) {
 INSTANTIATE_TEST_SUITE_P(
     Models,
     Families,
-    testing::Values("gemma2", "gemma3", "gemma4", "gemma4-moe", "cohere2", "gpt-oss"),
+    testing::Values("gemma2",
+                    "gemma3",
+                    "gemma4",
+                    "gemma4-moe",
+                    "cohere2",
+                    "gpt-oss",
+                    "qwen3-next",
+                    "qwen3_5",
+                    "qwen3_5-moe",
+                    "lfm2"),
     [](const auto& test) {
       std::string name = test.param;
       for (char& c : name) c = c == '-' ? '_' : c;

@@ -192,13 +192,28 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "gemma4-moe",
                                          "cohere2",
                                          "gpt-oss",
-                                         "gpt-oss-hd64"),
+                                         "gpt-oss-hd64",
+                                         "qwen3-next",
+                                         "qwen3_5",
+                                         "qwen3_5-hd64",
+                                         "qwen3_5-moe",
+                                         "lfm2",
+                                         "lfm2-hd64"),
                          test_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Models,
     GoldenOnCpu,
-    testing::Values("gemma2", "gemma3", "gemma4", "gemma4-moe", "cohere2", "gpt-oss"),
+    testing::Values("gemma2",
+                    "gemma3",
+                    "gemma4",
+                    "gemma4-moe",
+                    "cohere2",
+                    "gpt-oss",
+                    "qwen3-next",
+                    "qwen3_5",
+                    "qwen3_5-moe",
+                    "lfm2"),
     test_name);
 
 }  // namespace
