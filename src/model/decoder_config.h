@@ -35,9 +35,9 @@ struct AttentionSpec {
   bool fused_qkv = false;  // stored as one qkv_proj
   bool qkv_bias = false;
   bool out_bias = false;
-  bool sinks = false;   // one more logit a head in the softmax's denominator
+  bool sinks = false;        // one more logit a head in the softmax's denominator
   bool output_gate = false;  // q_proj yields [query | gate] a head; the output × sigmoid(gate)
-  bool v_norm = false;  // RMSNorm without weight on each head of v
+  bool v_norm = false;       // RMSNorm without weight on each head of v
   bool v_is_k = false;  // no v_proj: v is k as projected, before its norm and rope; needs v_norm
   // Reads the keys and values of this earlier layer, which has the same shape and window, instead
   // of making its own (KV-41).
@@ -171,8 +171,8 @@ struct DecoderConfig {
   LayerNames names;
   NormKind norm_kind = NormKind::rms;
   float norm_eps = 0.0f;
-  bool norm_bias = false;        // of layer norms
-  bool norm_plus_one = false;    // stored norm weights are centred on zero
+  bool norm_bias = false;      // of layer norms
+  bool norm_plus_one = false;  // stored norm weights are centred on zero
   // Whether they are was told from something else: the mean of each must look like a norm's
   // (MOD-43).
   bool checks_norm_means = false;

@@ -35,10 +35,10 @@ Result<StepLimits> limits_of(const LoadOptions& options) {
   if (options.max_step_tokens == 0 || options.max_step_tokens > kMaxStepTokens) {
     return invalid("max_step_tokens must be 1.." + std::to_string(kMaxStepTokens));
   }
-  return StepLimits{.max_step_tokens = options.max_step_tokens,
-                    .max_wanted = std::min(wanted, options.max_step_tokens),
-                    .max_tentative =
-                        std::min(options.max_tentative_tokens, options.max_step_tokens)};
+  return StepLimits{
+      .max_step_tokens = options.max_step_tokens,
+      .max_wanted = std::min(wanted, options.max_step_tokens),
+      .max_tentative = std::min(options.max_tentative_tokens, options.max_step_tokens)};
 }
 
 bool has_recurrent_layers(const DecoderConfig& config) {
@@ -102,7 +102,8 @@ std::size_t count_tentative(const KvList& list, const KvViews& views) {
   std::size_t n = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!list[i].is_recurrent()) continue;
-    for (const RecurrentRowView& row : views.recurrent[i].rows) n += row.is_tentative ? row.n_new : 0;
+    for (const RecurrentRowView& row : views.recurrent[i].rows)
+      n += row.is_tentative ? row.n_new : 0;
     return n;
   }
   return n;
@@ -137,8 +138,7 @@ Status check_batch(const StepBatch& batch,
   KVASIR_TRY_DO(check_kv(list, batch.kv));
   const std::size_t n_tentative = count_tentative(list, batch.kv);
   if (n_tentative > limits.max_tentative)
-    return Error{Errc::capacity,
-                 of_at_most(n_tentative, "tentative tokens", limits.max_tentative)};
+    return Error{Errc::capacity, of_at_most(n_tentative, "tentative tokens", limits.max_tentative)};
   return {};
 }
 

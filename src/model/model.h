@@ -24,7 +24,7 @@ struct LoadOptions {
   // Tokens that tentative rows of one forward may have together, whose inputs recurrent layers
   // keep for a replay.
   std::uint32_t max_tentative_tokens = 0;
-  ProgressSink progress = {};            // "repacking weights", in stored bytes
+  ProgressSink progress = {};  // "repacking weights", in stored bytes
   bool exact_f32 = false;  // f32 activations; always so when the stored weights are all f32 (MOD-6)
 };
 

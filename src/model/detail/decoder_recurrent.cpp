@@ -70,8 +70,7 @@ void Decoder::short_conv_block(std::size_t layer, const StepBatch& batch) {
   const LayerWeights& block = weights_.layers[layer];
   const ShortConvWeights& w = *block.short_conv;
   const auto product = [&](MatView x, ConstMatView y) {
-    ops_.act_mul(device_,
-                 {.gate = x, .up = y, .activation = ops::Activation::identity, .out = x});
+    ops_.act_mul(device_, {.gate = x, .up = y, .activation = ops::Activation::identity, .out = x});
   };
 
   const MatView in = first_rows(scratch_.qkv, 3 * width);

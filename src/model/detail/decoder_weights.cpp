@@ -118,13 +118,11 @@ class WeightLoader {
     }
     if (a.qk_norm != QkNorm::none) {
       const bool per_head = a.qk_norm == QkNorm::per_head;
-      KVASIR_TRY(out.q_norm,
-                 source_.rms_weight(prefix + std::string(config_.names.q_norm),
-                                    per_head ? a.head_dim : a.q_width()));
+      KVASIR_TRY(out.q_norm, source_.rms_weight(prefix + std::string(config_.names.q_norm),
+                                                per_head ? a.head_dim : a.q_width()));
       if (!a.donor) {
-        KVASIR_TRY(out.k_norm,
-                   source_.rms_weight(prefix + std::string(config_.names.k_norm),
-                                      per_head ? a.head_dim : a.kv_width()));
+        KVASIR_TRY(out.k_norm, source_.rms_weight(prefix + std::string(config_.names.k_norm),
+                                                  per_head ? a.head_dim : a.kv_width()));
       }
     }
     if (a.sinks) {
@@ -137,8 +135,7 @@ class WeightLoader {
 
   // With output gates, rows of query and gate alternate head by head: all queries, then all gates.
   Status append_queries(SideBySide& parts, const AttentionSpec& a, const std::string& name) {
-    if (!a.output_gate)
-      return source_.append(parts, name, a.q_width(), config_.hidden, a.qkv_bias);
+    if (!a.output_gate) return source_.append(parts, name, a.q_width(), config_.hidden, a.qkv_bias);
     std::vector<RowRun> runs;
     for (const std::uint32_t first : {0u, a.head_dim}) {
       for (std::uint32_t head = 0; head < a.n_heads; ++head)

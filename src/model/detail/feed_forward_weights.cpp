@@ -150,12 +150,13 @@ Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std:
     KVASIR_TRY_DO(source.append(out.gate_up, prefix + "gate_up_proj", 2 * mlp.intermediate, hidden,
                                 mlp.bias));
   } else {
-    KVASIR_TRY_DO(
-        source.append(out.gate_up, prefix + std::string(names.gate), mlp.intermediate, hidden, mlp.bias));
-    KVASIR_TRY_DO(
-        source.append(out.gate_up, prefix + std::string(names.up), mlp.intermediate, hidden, mlp.bias));
+    KVASIR_TRY_DO(source.append(out.gate_up, prefix + std::string(names.gate), mlp.intermediate,
+                                hidden, mlp.bias));
+    KVASIR_TRY_DO(source.append(out.gate_up, prefix + std::string(names.up), mlp.intermediate,
+                                hidden, mlp.bias));
   }
-  KVASIR_TRY(out.down, source.linear(prefix + std::string(names.down), hidden, mlp.intermediate, mlp.bias));
+  KVASIR_TRY(out.down,
+             source.linear(prefix + std::string(names.down), hidden, mlp.intermediate, mlp.bias));
   return out;
 }
 

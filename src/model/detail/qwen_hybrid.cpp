@@ -30,13 +30,13 @@ DeltaSpec read_delta(const ConfigReader& config, bool fused_inputs) {
 }
 
 // Original files store [channels, 1, kernel] and norm weights centred on zero, converted ones
-// neither; the shape tells both (MOD-43). No linear layer: as converted.
+// neither; the shape of the first tells both (MOD-43).
 bool is_original(const ConfigReader& config, const DecoderConfig& d) {
   for (std::size_t i = 0; i < d.layers.size(); ++i) {
     if (!d.layers[i].is_recurrent()) continue;
-    const formats::TensorInfo* conv = config.files().find(
-        "model.layers." + std::to_string(i) + ".linear_attn.conv1d.weight");
-    return conv && !conv->shape.empty() && conv->shape.back() != 1;
+    const formats::TensorInfo* conv =
+        config.files().find("model.layers." + std::to_string(i) + ".linear_attn.conv1d.weight");
+    if (conv) return !conv->shape.empty() && conv->shape.back() != 1;
   }
   return false;
 }

@@ -52,7 +52,8 @@ Status load_inputs(WeightSource& source,
   const std::uint32_t hidden = source.config().hidden;
   if (d.fused_inputs) {
     const std::uint32_t n_values = d.n_value_heads / d.n_key_heads, values = n_values * d.value_dim;
-    const std::uint32_t qkvz[] = {d.key_dim, d.key_dim, values, values}, ba[] = {n_values, n_values};
+    const std::uint32_t qkvz[] = {d.key_dim, d.key_dim, values, values},
+                        ba[] = {n_values, n_values};
     KVASIR_TRY_DO(source.append_runs(out, prefix + "in_proj_qkvz", hidden, /*has_bias=*/false,
                                      ungrouped(d.n_key_heads, qkvz)));
     return source.append_runs(out, prefix + "in_proj_ba", hidden, /*has_bias=*/false,
@@ -71,8 +72,7 @@ Result<DeltaWeights> load_delta(WeightSource& source,
                                 const std::string& prefix) {
   DeltaWeights out;
   KVASIR_TRY_DO(load_inputs(source, delta, prefix, out.in));
-  KVASIR_TRY(out.conv,
-             load_taps(source, prefix + "conv1d", delta.conv_width(), delta.conv_kernel));
+  KVASIR_TRY(out.conv, load_taps(source, prefix + "conv1d", delta.conv_width(), delta.conv_kernel));
   KVASIR_TRY(out.a_log, source.vector(prefix + "A_log", delta.n_value_heads));
   KVASIR_TRY(out.dt_bias, source.vector(prefix + "dt_bias", delta.n_value_heads));
   KVASIR_TRY(out.norm, source.vector(prefix + "norm.weight", delta.value_dim));

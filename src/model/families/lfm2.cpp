@@ -68,8 +68,7 @@ DecoderConfig lfm2(const ConfigReader& given) {
   constexpr std::uint32_t kMaxKernel = 64;
   const json::Value missing = defaults(given);
   const ConfigReader config(given, missing);
-  DecoderConfig d =
-      read_decoder(config, {.rope = {.theta = 1000000.0}, .recurrent_type = "conv"});
+  DecoderConfig d = read_decoder(config, {.rope = {.theta = 1000000.0}, .recurrent_type = "conv"});
   set_names(d.names);
   const ShortConvSpec conv{.kernel = config.count("conv_L_cache", kMaxKernel),
                            .width = d.hidden,

@@ -6,13 +6,11 @@
 namespace kvasir::model::families {
 
 DecoderConfig qwen3_next(const ConfigReader& given) {
-  static const json::Value kDefaults = json::Object{{"full_attention_interval", 4},
-                                                    {"head_dim", 256},
-                                                    {"linear_conv_kernel_dim", 4},
-                                                    {"linear_key_head_dim", 128},
-                                                    {"linear_num_key_heads", 16},
-                                                    {"linear_num_value_heads", 32},
-                                                    {"linear_value_head_dim", 128}};
+  static const json::Value kDefaults =
+      json::Object{{"full_attention_interval", 4}, {"head_dim", 256},
+                   {"linear_conv_kernel_dim", 4},  {"linear_key_head_dim", 128},
+                   {"linear_num_key_heads", 16},   {"linear_num_value_heads", 32},
+                   {"linear_value_head_dim", 128}};
   const ConfigReader config(given, kDefaults);
   DecoderConfig d = read_qwen_hybrid(config, /*fused_inputs=*/true);
   const MoeSpec moe = read_qwen_experts(config, d);
