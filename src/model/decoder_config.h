@@ -61,7 +61,8 @@ struct DeltaSpec {
   std::uint32_t key_dim = 0;  // of a head
   std::uint32_t value_dim = 0;
   std::uint32_t conv_kernel = 0;
-  bool fused_inputs = false;  // stored as in_proj_qkvz and in_proj_ba, grouped by key head
+  bool fused_qkvz = false;  // stored as one in_proj_qkvz, grouped by key head
+  bool fused_ba = false;    // stored as one in_proj_ba, grouped alike
 
   std::uint32_t keys_width() const noexcept { return n_key_heads * key_dim; }
   std::uint32_t values_width() const noexcept { return n_value_heads * value_dim; }

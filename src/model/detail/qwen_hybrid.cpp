@@ -16,7 +16,11 @@ DeltaSpec read_delta(const ConfigReader& config, bool fused_inputs) {
   d.key_dim = config.count("linear_key_head_dim", kMaxHeadDim);
   d.value_dim = config.count("linear_value_head_dim", kMaxHeadDim);
   d.conv_kernel = config.count("linear_conv_kernel_dim", kMaxKernel);
-  d.fused_inputs = fused_inputs;
+  const auto& tensors = config.files().tensors();
+  d.fused_ba = fused_inputs;
+  d.fused_qkvz = fused_inputs && std::none_of(tensors.begin(), tensors.end(), [](const auto& t) {
+                   return t.name.ends_with(".linear_attn.in_proj_qkv.weight");  // GGUF
+                 });
   if (d.n_value_heads % d.n_key_heads != 0) {
     config.refuse("linear_num_value_heads", "must be a multiple of linear_num_key_heads");
     d.n_key_heads = d.n_value_heads;

@@ -1,4 +1,5 @@
 // Gated delta layers and short convolutions, whichever way a file fuses and turns them.
+#include <cmath>
 #include <string>
 
 #include "model/detail/weight_source.h"
@@ -50,19 +51,36 @@ Status load_inputs(WeightSource& source,
                    const std::string& prefix,
                    SideBySide& out) {
   const std::uint32_t hidden = source.config().hidden;
-  if (d.fused_inputs) {
-    const std::uint32_t n_values = d.n_value_heads / d.n_key_heads, values = n_values * d.value_dim;
-    const std::uint32_t qkvz[] = {d.key_dim, d.key_dim, values, values},
-                        ba[] = {n_values, n_values};
+  const std::uint32_t n_values = d.n_value_heads / d.n_key_heads, values = n_values * d.value_dim;
+  if (d.fused_qkvz) {
+    const std::uint32_t parts[] = {d.key_dim, d.key_dim, values, values};
     KVASIR_TRY_DO(source.append_runs(out, prefix + "in_proj_qkvz", hidden, /*has_bias=*/false,
-                                     ungrouped(d.n_key_heads, qkvz)));
-    return source.append_runs(out, prefix + "in_proj_ba", hidden, /*has_bias=*/false,
-                              ungrouped(d.n_key_heads, ba));
+                                     ungrouped(d.n_key_heads, parts)));
+  } else {
+    KVASIR_TRY_DO(source.append(out, prefix + "in_proj_qkv", d.conv_width(), hidden, false));
+    KVASIR_TRY_DO(source.append(out, prefix + "in_proj_z", d.values_width(), hidden, false));
   }
-  KVASIR_TRY_DO(source.append(out, prefix + "in_proj_qkv", d.conv_width(), hidden, false));
-  KVASIR_TRY_DO(source.append(out, prefix + "in_proj_z", d.values_width(), hidden, false));
+  if (d.fused_ba) {
+    const std::uint32_t parts[] = {n_values, n_values};
+    return source.append_runs(out, prefix + "in_proj_ba", hidden, /*has_bias=*/false,
+                              ungrouped(d.n_key_heads, parts));
+  }
   KVASIR_TRY_DO(source.append(out, prefix + "in_proj_b", d.n_value_heads, hidden, false));
   return source.append(out, prefix + "in_proj_a", d.n_value_heads, hidden, false);
+}
+
+// A_log, or A = −exp(A_log) as GGUF files have it.
+Result<Vector> load_a_log(WeightSource& source, const std::string& prefix, std::uint32_t n) {
+  if (!source.files().has(prefix + "A")) return source.vector(prefix + "A_log", n);
+  KVASIR_TRY(Vector out, source.vector(prefix + "A", n));
+  for (float& a : out) {
+    if (!(a <= 0.0f)) {
+      return invalid(source.files().path().string() + ": tensor '" + prefix +
+                     "A' has an element that is not −exp(x)");
+    }
+    a = static_cast<float>(std::log(-double(a)));
+  }
+  return out;
 }
 
 }  // namespace
@@ -73,7 +91,7 @@ Result<DeltaWeights> load_delta(WeightSource& source,
   DeltaWeights out;
   KVASIR_TRY_DO(load_inputs(source, delta, prefix, out.in));
   KVASIR_TRY(out.conv, load_taps(source, prefix + "conv1d", delta.conv_width(), delta.conv_kernel));
-  KVASIR_TRY(out.a_log, source.vector(prefix + "A_log", delta.n_value_heads));
+  KVASIR_TRY(out.a_log, load_a_log(source, prefix, delta.n_value_heads));
   KVASIR_TRY(out.dt_bias, source.vector(prefix + "dt_bias", delta.n_value_heads));
   KVASIR_TRY(out.norm, source.vector(prefix + "norm.weight", delta.value_dim));
   KVASIR_TRY(out.out, source.linear(prefix + "out_proj", source.config().hidden,

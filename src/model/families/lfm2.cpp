@@ -49,10 +49,11 @@ std::uint32_t intermediate_width(const ConfigReader& config) {
   return 1;
 }
 
-void set_names(LayerNames& names) {
+void set_names(const ConfigReader& config, LayerNames& names) {
   names.attention_in = "operator_norm";
   names.mlp_in = "ffn_norm";
-  names.final_norm = "embedding_norm";
+  // Some GGUF files call it as other families do.
+  if (!config.files().has("model.norm.weight")) names.final_norm = "embedding_norm";
   names.q_norm = "q_layernorm";
   names.k_norm = "k_layernorm";
   names.attention_project = "out_proj";
@@ -69,7 +70,7 @@ DecoderConfig lfm2(const ConfigReader& given) {
   const json::Value missing = defaults(given);
   const ConfigReader config(given, missing);
   DecoderConfig d = read_decoder(config, {.rope = {.theta = 1000000.0}, .recurrent_type = "conv"});
-  set_names(d.names);
+  set_names(config, d.names);
   const ShortConvSpec conv{.kernel = config.count("conv_L_cache", kMaxKernel),
                            .width = d.hidden,
                            .bias = config.flag_or("conv_bias", false)};
