@@ -258,6 +258,33 @@ TEST(Hybrid, RowsChangePlacesInQuantizedProjectionsToo_MOD19) {
   EXPECT_TRUE(same_bits(logits_of(load(c.path()), {20}), want));
 }
 
+// A row of scales is for 128 rows of a matrix, which do not stay together.
+TEST(Hybrid, RowsChangePlacesWithTheirF8Scales_MOD19) {
+  SKIP_WITHOUT("qwen3-next");
+  constexpr std::uint32_t kOut = 192, kIn = 64;
+  constexpr unsigned char kE4m3[] = {0x00, 0x30, 0x38, 0x3c, 0xb0, 0xb8};
+  constexpr float kValues[] = {0.0f, 0.5f, 1.0f, 1.5f, -0.5f, -1.0f}, kScales[] = {0.25f, 0.125f};
+  const std::string name = "model.layers.0.linear_attn.in_proj_qkvz.weight";
+  TestTensor f8{name, "F8_E4M3", {kOut, kIn}, ""};
+  std::vector<float> values;
+  std::mt19937 rng(3);
+  for (std::uint32_t i = 0; i < kOut * kIn; ++i) {
+    const auto pick = rng() % 6;
+    f8.bytes.push_back(static_cast<char>(kE4m3[pick]));
+    values.push_back(kValues[pick] * kScales[i / kIn / 128]);
+  }
+  TestTensor scales{name + "_scale_inv", "F32", {2, 1}, ""};
+  store_f32(scales, {kScales[0], kScales[1]});
+  Checkpoint dense("qwen3-next"), packed("qwen3-next");
+  dense.named(name).dtype = "F32";
+  store_f32(dense.named(name), values);
+  packed.drop(name);
+  packed.tensors.insert(packed.tensors.end(), {f8, scales});
+  const ModelFolder a(dense.config, dense.tensors), b(packed.config, packed.tensors);
+
+  EXPECT_TRUE(same_bits(logits_of(load(b.path()), {20}), logits_of(load(a.path()), {20})));
+}
+
 TEST(Lfm2, TakesConvertedConvolutions_MOD43) {
   SKIP_WITHOUT("lfm2");
   Checkpoint c("lfm2");
