@@ -24,8 +24,9 @@ std::unique_ptr<ops::Device> make_device(Kind kind) {
 }
 
 constexpr std::uint32_t kRows = 4, kWindow = 5, kMaxTentative = 3 * kWindow;
-constexpr std::uint32_t kHistory[kRows] = {7, 0, 12, 3};
-constexpr std::uint32_t kNew[kRows] = {kWindow, kWindow, kWindow, 3};  // the last is not tentative
+constexpr std::uint32_t kHistory[kRows] = {3, 7, 0, 12};
+constexpr std::uint32_t kNew[kRows] = {3, kWindow, kWindow,
+                                       kWindow};  // all but the first are tentative
 
 std::vector<TokenId> tokens_of(std::uint32_t row) { return some_tokens(40, row); }
 
@@ -73,7 +74,8 @@ std::vector<float> feed(Fixture& f, ContiguousKv& kv, const std::vector<std::uin
   return {logits->data, logits->data + logits->n_rows * logits->vocab};
 }
 
-// Views that leave the state of before alone, as a store's do: the first three rows are tentative.
+// Views that leave the state of before alone, as a store's do: all rows but the first are
+// tentative.
 class TentativeViews {
  public:
   explicit TentativeViews(const KvViews& views) : views_(views) {
@@ -82,7 +84,7 @@ class TentativeViews {
     for (std::size_t layer = 0; layer < recurrent_.size(); ++layer) {
       RecurrentLayerView& view = recurrent_[layer];
       rows_[layer].assign(view.rows.begin(), view.rows.end());
-      for (std::size_t row = 0; row + 1 < rows_[layer].size(); ++row) {
+      for (std::size_t row = 1; row < rows_[layer].size(); ++row) {
         RecurrentRowView& r = rows_[layer][row];
         r.is_tentative = true;
         if (r.conv_from) r.conv_from = keep(r.conv_to, view.conv_bytes());
@@ -100,7 +102,7 @@ class TentativeViews {
       if (rows_[layer].empty() || !rows_[layer][row].conv_from) continue;
       const RecurrentRowView& r = rows_[layer][row];
       std::memcpy(r.conv_to, r.conv_from, recurrent_[layer].conv_bytes());
-      std::memcpy(r.delta_to, r.delta_from, recurrent_[layer].delta_bytes());
+      if (r.delta_from) std::memcpy(r.delta_to, r.delta_from, recurrent_[layer].delta_bytes());
     }
   }
 
@@ -135,8 +137,8 @@ TEST_P(Replay, EqualsARunThatFedOnlyTheKeptTokens_KV54) {
   SKIP_WITHOUT(name);
   Fixture f(name, kind);
   for (std::uint32_t k = 0; k <= kWindow; ++k) {
-    const std::vector<std::uint32_t> keep = {k, (k + 2) % (kWindow + 1),
-                                             (2 * k + 1) % (kWindow + 1), kNew[3]};
+    const std::vector<std::uint32_t> keep = {kNew[0], k, (k + 2) % (kWindow + 1),
+                                             (2 * k + 1) % (kWindow + 1)};
     ContiguousKv kv = f.make_kv();
     feed(f, kv, {kHistory, kHistory + kRows});
     const std::vector<std::uint32_t> n_new(kNew, kNew + kRows);
@@ -182,7 +184,7 @@ TEST(TentativeTokens, BeyondWhatTheModelKeepsAreRefused_KV39) {
   Fixture f("qwen3_5", Kind::oracle);
   EXPECT_EQ(f.model->max_tentative_tokens(), kMaxTentative);
   ContiguousKv kv = f.make_kv();
-  const std::vector<std::uint32_t> n_new = {kWindow, kWindow, kWindow + 1, 1};
+  const std::vector<std::uint32_t> n_new = {1, kWindow, kWindow, kWindow + 1};
   const Step step(kv, n_new);
   const TentativeViews tentative(kv.begin(n_new));
 
