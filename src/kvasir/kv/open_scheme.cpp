@@ -4,8 +4,10 @@
 #include <mutex>
 #include <string>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "fit/facts.h"
 
 namespace kvasir {
 namespace {
@@ -55,12 +57,16 @@ std::size_t budget_of_rows(const KvList& list,
                            const kv::KvScheme& scheme,
                            std::uint64_t n_rows,
                            std::uint64_t n_tokens) {
-  std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : list)
-    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(scheme.type);
   // An encoded form takes at most as much as the exact one, and both are needed at once.
   const std::size_t n_forms = scheme.kind == kv::KvSchemeKind::exact ? 1 : 2;
-  return n_forms * n_rows * token_bytes * n_tokens;
+  // A row's state, the next one, a copy's, and those that a prefix cache keeps of it.
+  constexpr std::size_t kStatesOfARow = 8;
+  std::size_t row_bytes = 0;
+  const auto layers = fit::state_of(list, {.type = scheme.type});
+  KVASIR_CHECK(layers.has_value()) << "every layer has an exact form";
+  for (const fit::StateLayer& layer : *layers)
+    row_bytes += n_forms * layer.exact_bytes * n_tokens + kStatesOfARow * layer.constant_bytes;
+  return n_rows * row_bytes;
 }
 
 }  // namespace kvasir

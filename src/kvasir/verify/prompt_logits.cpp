@@ -11,6 +11,7 @@
 #include "formats/model_files.h"
 #include "formats/safetensors.h"
 #include "kv/kv_store.h"
+#include "kvasir/kv/open_scheme.h"
 #include "model/model.h"
 
 namespace kvasir::verify {
@@ -70,11 +71,8 @@ Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& fol
                                                    .max_wanted = 0,
                                                    .progress = {},
                                                    .exact_f32 = false}));
-  std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : model->kv_list())
-    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(kv_type);
-  const std::size_t budget =
-      token_bytes * (longest + 4 * kBlockTokens) * 4;  // with room for groups of unequal width
+  const std::size_t budget = budget_of_rows(model->kv_list(), {.type = kv_type}, 4,
+                                            longest + 4 * kBlockTokens);  // groups differ in width
   KVASIR_TRY(const auto store, kv::KvStore::make(device, model->kv_list(),
                                                  {.scheme = {.type = kv_type},
                                                   .block_tokens = kBlockTokens,
