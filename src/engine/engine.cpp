@@ -199,6 +199,13 @@ KvRowId Engine::create_state() {
   return state;
 }
 
+Result<KvRowId> Engine::import_state(const kv::KvPlanes& planes) {
+  KVASIR_TRY(kv::KvState state, parts_.store->restore(planes, kv::KvOrigin::foreign));
+  const KvRowId row = create_state();
+  parts_.store->adopt(row, std::move(state));
+  return row;
+}
+
 Status Engine::free_state(KvRowId state) {
   const auto found = states_.find(state);
   if (found == states_.end() || found->second) return invalid("state is unknown or in use");

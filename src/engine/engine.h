@@ -130,6 +130,9 @@ class Engine {
   // State that outlives a request (GenerateOptions::state): used by one request at a time, freed by
   // the caller.
   KvRowId create_state();
+  // One that starts from planes of elsewhere; exact ones may be longer than the transition, where
+  // they are converted before their first step (KV-19). Errors: those of KvStore::restore.
+  Result<KvRowId> import_state(const kv::KvPlanes& planes);
   Status free_state(KvRowId state);  // error: unknown, or in use by a request
   std::uint32_t state_length(KvRowId state) const noexcept;
 

@@ -347,6 +347,48 @@ TEST(Engine, GoesOnFromACallersState) {
   EXPECT_EQ(all, naive_run(greedy(prompt, 0), 6, 0).tokens);
 }
 
+TEST(Engine, AForeignStateServesItsOwnerAndIsNeverPublished_KV19) {
+  const kv::KvScheme scheme{.kind = kv::KvSchemeKind::affine_uniform,
+                            .bits = 8,
+                            .group = 32,
+                            .start = 0,
+                            .first_span = 24};
+  Rig rig({}, 4096, true, 8, nullptr, scheme);
+  kv::KvStore& store = rig.engine->store();
+  const std::vector<TokenId> prompt = long_prompt(60, 4);
+  // What a run without encoding would have left of the first 50 tokens.
+  Rig exact;
+  exact.executor.list = rig.executor.list;
+  auto exact_store = *kv::KvStore::make(
+      exact.device, rig.executor.list,
+      {.scheme = {.type = DType::f32}, .block_tokens = 8, .budget_bytes = std::size_t{1} << 20});
+  const KvRowId source = exact_store->create_row();
+  const kv::RowSpan span{source, 50, 0};
+  auto step = *exact_store->reserve({&span, 1});
+  std::vector<std::uint32_t> positions(50);
+  for (std::uint32_t i = 0; i < 50; ++i) positions[i] = i;
+  ASSERT_TRUE(exact.executor.forward({std::span(prompt).first(50), positions, step.views(), {}}));
+  std::move(step).commit();
+  auto planes = *exact_store->planes(exact_store->capture(source));
+  for (std::size_t i = 0; i < planes.layers.size(); ++i)
+    planes.layers[i].signature = store.signature(i, 10);
+
+  const auto state = rig.engine->import_state(planes);
+  ASSERT_TRUE(state) << state.error().what;
+  Record record, later;
+  GenerateOptions options = greedy(prompt, 4);
+  options.state = *state;
+  options.snapshot_at = {55};
+  ASSERT_TRUE(rig.engine->submit(options, rig.sink(record)));
+  rig.run();
+  EXPECT_EQ(record.tokens, naive_run(options, 4, 0).tokens);
+  EXPECT_EQ(record.outcome().stats.cached_tokens, 50u);
+  ASSERT_TRUE(rig.engine->submit(greedy(prompt, 4), rig.sink(later)));
+  rig.run();
+  EXPECT_EQ(later.outcome().stats.cached_tokens, 0u);
+  EXPECT_EQ(later.tokens, record.tokens);
+}
+
 TEST(Engine, RefusesLimitsThatCannotWork) {
   kv::TestDevice device;
   ManualClock clock;

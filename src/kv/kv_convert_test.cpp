@@ -257,5 +257,31 @@ TEST(KvConvert, ProjectionsCountTheFormARowHas_KV60) {
   EXPECT_EQ(encoded->projected_bytes(1024, 8), 1024 * encoded->bytes_per_token());
 }
 
+// Exact beyond T is a form that no run of this store has.
+TEST(KvConvert, AForeignStateIsConvertedAsItStands_KV19) {
+  const KvList list{layer(), layer(20)};
+  TestDevice device;
+  auto exact_store = make_store(device, {}, list);
+  const KvRowId source = exact_store->create_row();
+  feed(*exact_store, source, kT + 13);
+  auto planes = *exact_store->planes(exact_store->capture(source));
+  for (KvLayerPlanes& of_layer : planes.layers) of_layer.signature += "@" + std::to_string(kT);
+
+  auto store = make_store(device, uniform(8), list);
+  EXPECT_FALSE(store->restore(planes)) << "its own runs have no such state";
+  auto state = store->restore(planes, KvOrigin::foreign);
+  ASSERT_TRUE(state) << state.error().what;
+  const KvRowId row = store->create_row();
+  store->adopt(row, *std::move(state));
+  EXPECT_TRUE(store->is_foreign(row));
+  EXPECT_TRUE(store->is_due(row));
+  ASSERT_TRUE(store->convert(row));
+  EXPECT_TRUE(holds(*store, row));
+  EXPECT_EQ(store->capture(row).min_reusable(), kT + 13);
+  EXPECT_FALSE(store->resumable_at(row, kT));
+  ASSERT_TRUE(store->trim_to(row, 0));
+  EXPECT_FALSE(store->is_foreign(row));
+}
+
 }  // namespace
 }  // namespace kvasir::kv

@@ -55,12 +55,16 @@ const GroupGeometry& group_of(const StoreCore& core, std::size_t layer) {
 }
 
 // Which form the planes say they have; none when it is not one that a state of that length has.
-std::optional<bool> form_of(const StoreCore& core, const KvPlanes& planes, std::size_t layer) {
+std::optional<bool> form_of(const StoreCore& core,
+                            const KvPlanes& planes,
+                            KvOrigin origin,
+                            std::size_t layer) {
   const GroupGeometry& group = core.geometry.groups[core.geometry.layers[layer].group];
   const std::string& signature = planes.layers[layer].signature;
   const std::uint64_t t = core.geometry.transition;
   const bool may_be_exact =
-      group.exact_pool != kNoPool && (!group.converts() || planes.length <= t);
+      group.exact_pool != kNoPool &&
+      (!group.converts() || planes.length <= t || origin == KvOrigin::foreign);
   const bool may_be_encoded =
       group.encoded_pool != kNoPool && (!group.converts() || planes.length >= t);
   if (may_be_exact && signature == core.signature(layer, false)) return false;
@@ -70,15 +74,16 @@ std::optional<bool> form_of(const StoreCore& core, const KvPlanes& planes, std::
 
 // Each group's layers share a table, so they must agree on what is held; and it must cover the
 // window at the length.
-Status check_planes(const StoreCore& core, const KvPlanes& planes) {
+Status check_planes(const StoreCore& core, const KvPlanes& planes, KvOrigin origin) {
   if (planes.layers.size() != core.list.size()) return invalid("kv planes: layer count");
   for (std::size_t i = 0; i < planes.layers.size(); ++i) {
     const KvLayerPlanes& layer = planes.layers[i];
     const GroupGeometry& group = core.geometry.groups[core.geometry.layers[i].group];
     const std::string where = "kv planes of layer " + std::to_string(i) + ": ";
-    const std::optional<bool> is_encoded = form_of(core, planes, i);
+    const std::optional<bool> is_encoded = form_of(core, planes, origin, i);
     if (!is_encoded) return invalid(where + "signature " + layer.signature);
-    if (is_encoded != form_of(core, planes, group.layers[0])) return invalid(where + "form");
+    if (is_encoded != form_of(core, planes, origin, group.layers[0]))
+      return invalid(where + "form");
     if (layer.first_position != planes.layers[group.layers[0]].first_position ||
         layer.first_position > group.layout->first_needed(group.window, planes.length) ||
         (group.holds_state() && layer.first_position != planes.length))
@@ -101,14 +106,17 @@ struct RestoredTable {
   std::size_t n_blocks = 0;
 };
 
-RestoredTable restored_table(const StoreCore& core, const KvPlanes& planes, std::size_t g) {
+RestoredTable restored_table(const StoreCore& core,
+                             const KvPlanes& planes,
+                             KvOrigin origin,
+                             std::size_t g) {
   const GroupGeometry& group = core.geometry.groups[g];
   const std::uint32_t block_tokens = core.options.block_tokens;
   const std::uint32_t needed = group.layout->first_needed(group.window, planes.length);
   RestoredTable out;
   out.first_position =
       std::max(planes.layers[group.layers[0]].first_position, needed / block_tokens * block_tokens);
-  out.is_encoded = form_of(core, planes, group.layers[0]).value_or(false);
+  out.is_encoded = form_of(core, planes, origin, group.layers[0]).value_or(false);
   if (group.holds_state()) {
     out.n_held = out.n_blocks = core.table_size(group, planes.length);
     return out;
@@ -153,12 +161,12 @@ Result<KvPlanes> KvStore::planes(const KvState& state) const {
   return out;
 }
 
-Result<KvState> KvStore::restore(const KvPlanes& planes) {
-  KVASIR_TRY_DO(check_planes(*core_, planes));
+Result<KvState> KvStore::restore(const KvPlanes& planes, KvOrigin origin) {
+  KVASIR_TRY_DO(check_planes(*core_, planes, origin));
   const KvGeometry& geometry = core_->geometry;
   std::vector<std::size_t> needed(core_->pools.size());
   for (std::size_t g = 0; g < geometry.groups.size(); ++g) {
-    const RestoredTable table = restored_table(*core_, planes, g);
+    const RestoredTable table = restored_table(*core_, planes, origin, g);
     needed[geometry.groups[g].pool(table.is_encoded)] += table.n_held;
   }
   KVASIR_TRY_DO(core_->make_room(needed));
@@ -166,8 +174,9 @@ Result<KvState> KvStore::restore(const KvPlanes& planes) {
   KvState state(core_->new_body());
   StateBody& body = *state.body_;
   body.length = planes.length;
+  body.is_foreign = origin == KvOrigin::foreign && planes.length > 0;
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
-    const RestoredTable shape = restored_table(*core_, planes, g);
+    const RestoredTable shape = restored_table(*core_, planes, origin, g);
     StateTable& table = body.tables[g];
     table.first_position = shape.first_position;
     table.is_encoded = shape.is_encoded;

@@ -20,6 +20,10 @@ struct KvLayerPlanes {
   std::vector<Buffer> planes;
 };
 
+// Whose run made a state. A foreign one may be exact beyond the transition, which no run of this
+// store is; it is converted as it stands and never shared through the cache (KV-19).
+enum class KvOrigin : bool { own, foreign };
+
 struct KvPlanes {
   std::uint32_t length = 0;
   std::vector<KvLayerPlanes> layers;  // one a KV-list entry

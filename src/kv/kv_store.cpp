@@ -47,6 +47,7 @@ std::string KvStore::signature(std::size_t layer, std::uint32_t length) const {
 std::uint64_t KvStore::transition() const noexcept {
   return core_->converts() ? core_->geometry.transition : kNeverEncoded;
 }
+bool KvStore::is_foreign(KvRowId row) const noexcept { return core_->row(row).is_foreign; }
 bool KvStore::is_due(KvRowId row) const noexcept { return core_->is_due(core_->row(row)); }
 Status KvStore::convert(KvRowId row) { return core_->convert(core_->idle_row(row)); }
 
@@ -70,6 +71,7 @@ void KvStore::adopt(KvRowId row, KvState&& state) {
   core_->unlink(*state.body_);
   body.length = state.body_->length;
   body.min_reusable = state.body_->min_reusable;
+  body.is_foreign = state.body_->is_foreign;
   body.tables = std::move(state.body_->tables);
   state.body_.reset();
 }

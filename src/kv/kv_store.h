@@ -88,6 +88,7 @@ class KvStore {
   // still due and everything readable, also for a state shared with it.
   std::uint64_t transition() const noexcept;  // kNeverEncoded: no layer converts
   bool is_due(KvRowId row) const noexcept;
+  bool is_foreign(KvRowId row) const noexcept;  // KV-19: not to be published
   Status convert(KvRowId row);
 
   // Room for every span, shared blocks about to be written copied. All or nothing. Errors: capacity
@@ -101,7 +102,7 @@ class KvStore {
   // this model.
   Result<std::vector<Buffer>> planes(const KvState& state, std::size_t layer) const;
   Result<KvPlanes> planes(const KvState& state) const;
-  Result<KvState> restore(const KvPlanes& planes);
+  Result<KvState> restore(const KvPlanes& planes, KvOrigin origin = KvOrigin::own);
 
   // Arithmetic (KV-60). A chunk is the most tokens a row feeds in one step.
   // In the form that long rows have; what a row has once, whatever its length, is not in it.

@@ -127,6 +127,7 @@ void Engine::fork_choices(Request& leader) {
 // Shares what the row has of its first tokens (CACHE-8).
 void Engine::publish(const Request& request, std::uint64_t n_tokens, cache::EntryKind kind) {
   if (!parts_.cache || !request.options.prompt_cache) return;
+  if (parts_.store->is_foreign(*request.row)) return;  // KV-19
   std::vector<TokenId> tokens;
   for (std::uint64_t i = 0; i < n_tokens; ++i) tokens.push_back(request.token_at(i));
   const Status kept = parts_.cache->put(tokens, parts_.store->capture(*request.row),

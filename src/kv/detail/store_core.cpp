@@ -99,6 +99,7 @@ std::unique_ptr<StateBody> StoreCore::clone_prefix(const StateBody& body, std::u
   }
   out->length = p;
   if (p > 0) out->min_reusable = body.min_reusable;
+  out->is_foreign = body.is_foreign && p > 0;
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
     for (const BlockId block : out->tables[g].blocks)
       if (block != kNoBlock) pool_of(g, body.tables[g].is_encoded).share(block);
@@ -126,6 +127,7 @@ Status StoreCore::trim_to(StateBody& body, std::uint32_t p) {
   }
   body.length = p;
   if (p == 0) body.min_reusable = 0;
+  if (p == 0) body.is_foreign = false;
   return {};
 }
 

@@ -34,6 +34,7 @@ struct StateBody {
   std::uint32_t length = 0;
   std::uint32_t min_reusable = 0;  // KV-43: where it was converted; 0: exact, or born encoded
   bool in_step = false;
+  bool is_foreign = false;         // KV-19
   std::vector<StateTable> tables;  // one a group
   StateBody* previous = nullptr;   // the core's list of states held outside rows
   StateBody* next = nullptr;
