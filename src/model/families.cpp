@@ -69,6 +69,12 @@ KvList kv_list_of(const DecoderConfig& config) {
   KvList out;
   for (const LayerSpec& layer : config.layers) {
     if (layer.attention.donor) continue;
+    if (const auto& latent = layer.latent) {
+      out.push_back({.latent = {.rank = latent->kv_rank,
+                                .rope_dim = latent->rope_dim,
+                                .index_dim = latent->has_own_index() ? latent->index->dim : 0}});
+      continue;
+    }
     out.push_back({.n_kv_heads = layer.attention.n_kv_heads,
                    .head_dim = layer.attention.head_dim,
                    .window = layer.attention.window});

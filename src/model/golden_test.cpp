@@ -192,13 +192,17 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "gemma4-moe",
                                          "cohere2",
                                          "gpt-oss",
-                                         "gpt-oss-hd64"),
+                                         "gpt-oss-hd64",
+                                         "deepseek-v3",
+                                         "deepseek-v3-yarn",
+                                         "glm-moe-dsa"),
                          test_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Models,
     GoldenOnCpu,
-    testing::Values("gemma2", "gemma3", "gemma4", "gemma4-moe", "cohere2", "gpt-oss"),
+    testing::Values("gemma2", "gemma3", "gemma4", "gemma4-moe", "cohere2", "gpt-oss",
+                    "deepseek-v3", "deepseek-v3-yarn", "glm-moe-dsa"),
     test_name);
 
 }  // namespace

@@ -9,7 +9,7 @@ LogitsView Decoder::forward(const StepBatch& batch) {
   embed(batch.tokens);
   if (weights_.per_layer_inputs) embed_per_layer(*weights_.per_layer_inputs, batch.tokens);
   for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
-    attention_block(layer, batch);
+    mixer(layer, batch);
     feed_forward_block(layer);
     per_layer_block(layer);
   }
@@ -40,6 +40,13 @@ void Decoder::embed_per_layer(const PerLayerInputWeights& w, std::span<const Tok
   rms_norm(w.norm, projected, projected);
   ops_.add_scaled(device_, {.x = inputs, .y = projected, .alpha = 1.0f});
   ops_.scale(device_, {.x = inputs, .alpha = 1.0f / std::numbers::sqrt2_v<float>});
+}
+
+// The block that lets a token see others.
+void Decoder::mixer(std::size_t layer, const StepBatch& batch) {
+  const LayerSpec& spec = config_.layers[layer];
+  if (spec.latent) return latent_block(layer, batch);
+  attention_block(layer, batch);
 }
 
 // A layer without keys and values of its own attends to its donor's, this step's included, from the
@@ -140,15 +147,21 @@ void Decoder::append_kv(const AttentionSpec& a,
 }
 
 void Decoder::rotate(const AttentionSpec& a, MatView x, std::span<const std::uint32_t> positions) {
-  if (!a.rope) return;
-  const RopeTable& rope = ropes_[*a.rope];
+  if (a.rope) rotate(*a.rope, a.head_dim, x, positions);
+}
+
+void Decoder::rotate(std::uint32_t rope,
+                     std::uint32_t head_dim,
+                     MatView x,
+                     std::span<const std::uint32_t> positions) {
+  const RopeTable& table = ropes_[rope];
   ops_.rope(device_, {.x = x,
-                      .head_dim = a.head_dim,
-                      .n_pairs = rope.n_pairs,
-                      .interleaved = rope.interleaved,
+                      .head_dim = head_dim,
+                      .n_pairs = table.n_pairs,
+                      .interleaved = table.interleaved,
                       .positions = positions,
-                      .cos = rope.cos,
-                      .sin = rope.sin});
+                      .cos = table.cos,
+                      .sin = table.sin});
 }
 
 void Decoder::mlp(const MlpSpec& spec, const MlpWeights& w, ConstMatView in, MatView out) {
@@ -232,11 +245,10 @@ void Decoder::side_by_side(const SideBySide& parts, ConstMatView in, MatView out
 }
 
 // One group is as wide as the weight: a whole row, or a head.
-void Decoder::rms_norm(const Vector& weight, ConstMatView in, MatView out) {
+void Decoder::rms_norm(const Vector& weight, ConstMatView in, MatView out, float eps) {
   const auto group = static_cast<std::uint32_t>(weight.size());
-  ops_.rms_norm(
-      device_,
-      {.x = in, .weight = weight.data(), .group = group, .eps = config_.norm_eps, .out = out});
+  ops_.rms_norm(device_,
+                {.x = in, .weight = weight.data(), .group = group, .eps = eps, .out = out});
 }
 
 void Decoder::norm(const Norm& w, ConstMatView in, MatView out) {

@@ -62,7 +62,11 @@ class WeightLoader {
     LayerWeights out;
     const LayerNames& names = config_.names;
     KVASIR_TRY(out.attention_in, source_.norm(prefix, names.attention_in));
-    KVASIR_TRY(out.attention, load_attention(spec.attention, prefix + "self_attn."));
+    if (spec.latent) {
+      KVASIR_TRY(out.latent, load_latent(source_, *spec.latent, prefix + "self_attn."));
+    } else {
+      KVASIR_TRY(out.attention, load_attention(spec.attention, prefix + "self_attn."));
+    }
     KVASIR_TRY(out.attention_out, source_.norm(prefix, names.attention_out));
     KVASIR_TRY(out.mlp_in, source_.norm(prefix, names.mlp_in));
     if (spec.has_mlp()) {
@@ -207,6 +211,7 @@ std::uint64_t size_bytes(const LayerWeights& l) {
   for (const Norm* norm : {&l.attention_in, &l.attention_out, &l.mlp_in, &l.mlp_out,
                            &l.mlp_branch_out, &l.experts_in, &l.experts_out})
     out += size_bytes(*norm);
+  if (l.latent) out += size_bytes(*l.latent);
   if (l.mlp) out += size_bytes(*l.mlp);
   if (l.moe) out += size_bytes(*l.moe);
   if (l.per_layer) out += size_bytes(*l.per_layer);

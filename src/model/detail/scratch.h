@@ -17,6 +17,17 @@ struct StepLimits {
   std::uint32_t max_wanted = 0;
 };
 
+// Of layers of latent attention; every width is the widest of them.
+struct LatentScratch {
+  MatView q_down;                     // [max_step_tokens, q_rank]
+  MatView q;                          // [max_step_tokens, n_heads · kv_rank]: absorbed queries
+  MatView row;                        // [max_step_tokens, kv_rank + rope_dim]
+  MatView index_q;                    // [max_step_tokens, index heads · dim]
+  MatView index_key;                  // [max_step_tokens, index dim]
+  MatView index_weights;              // [max_step_tokens, index heads]
+  std::span<std::uint32_t> selected;  // [max_step_tokens · top_k]: kept for layers that share it
+};
+
 struct Scratch {
   Buffer memory;
   MatView residual;  // [max_step_tokens, hidden]
@@ -24,6 +35,7 @@ struct Scratch {
   MatView branch;    // [max_step_tokens, hidden]: what a block adds to the residual stream
   MatView qkv;       // [max_step_tokens, widest qkv]
   MatView attended;  // [max_step_tokens, widest q]
+  LatentScratch latent;
   MatView gate_up;   // [max_step_tokens, widest gate and up]
   MatView shared;  // [max_step_tokens, hidden]: what adds to a branch: a shared expert, or experts
                    // beside an mlp

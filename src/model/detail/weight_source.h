@@ -68,6 +68,12 @@ class WeightSource {
   std::uint64_t done_bytes_ = 0, total_bytes_ = 0;
 };
 
+// latent_weights.cpp
+Result<LatentWeights> load_latent(WeightSource& source,
+                                  const LatentAttentionSpec& latent,
+                                  const std::string& prefix);
+std::uint64_t size_bytes(const LatentWeights& weights);
+
 // feed_forward_weights.cpp
 Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std::string& prefix);
 Result<MoeWeights> load_moe(WeightSource& source, const MoeSpec& moe, const std::string& prefix);
