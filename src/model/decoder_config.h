@@ -55,7 +55,8 @@ struct AttentionSpec {
 // score (MOD-36).
 struct IndexSpec {
   std::uint32_t n_heads = 0;
-  std::uint32_t dim = 0;  // of a head, and of the key that all heads share; its first rope_dim rotate
+  std::uint32_t dim =
+      0;  // of a head, and of the key that all heads share; its first rope_dim rotate
   std::uint32_t top_k = 0;
   bool is_shared = false;  // takes the choice of the last layer before it that made its own
 };
@@ -190,6 +191,7 @@ struct DecoderConfig {
   }
 };
 
+bool has_sparse_index(const DecoderConfig& config) noexcept;
 // The layers that own keys and values, in order.
 KvList kv_list_of(const DecoderConfig& config);
 // For each layer the entry of that list it reads: its own or its donor's.

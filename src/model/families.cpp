@@ -65,6 +65,11 @@ Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint
   return decoder;
 }
 
+bool has_sparse_index(const DecoderConfig& config) noexcept {
+  return std::any_of(config.layers.begin(), config.layers.end(),
+                     [](const LayerSpec& layer) { return layer.latent && layer.latent->index; });
+}
+
 KvList kv_list_of(const DecoderConfig& config) {
   KvList out;
   for (const LayerSpec& layer : config.layers) {

@@ -48,16 +48,16 @@ struct IndexWeights {
 };
 
 struct LatentWeights {
-  Linear q_down;  // [q_rank, hidden]; no weight where q comes from the input
-  Vector q_norm;  // [q_rank]
-  Linear q;       // [q_width, q_rank or hidden]
-  Linear kv;      // [row_dim, hidden]
+  Linear q_down;   // [q_rank, hidden]; no weight where q comes from the input
+  Vector q_norm;   // [q_rank]
+  Linear q;        // [q_width, q_rank or hidden]
+  Linear kv;       // [row_dim, hidden]
   Vector kv_norm;  // [kv_rank]
   std::vector<std::unique_ptr<ops::PackedMatrix>> matrices;  // owns what the two below point at
-  std::vector<const ops::PackedMatrix*> into_latent;         // W_uk of each head: [kv_rank, nope_dim]
-  std::vector<const ops::PackedMatrix*> out_of_latent;       // W_uv of each head: [v_dim, kv_rank]
-  Linear out;                                                // [hidden, v_width]
-  std::optional<IndexWeights> index;                         // of a layer with an index of its own
+  std::vector<const ops::PackedMatrix*> into_latent;    // W_uk of each head: [kv_rank, nope_dim]
+  std::vector<const ops::PackedMatrix*> out_of_latent;  // W_uv of each head: [v_dim, kv_rank]
+  Linear out;                                           // [hidden, v_width]
+  std::optional<IndexWeights> index;                    // of a layer with an index of its own
 };
 
 struct MlpWeights {

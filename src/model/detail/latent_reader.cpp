@@ -23,7 +23,8 @@ LatentAttentionSpec read_latent_attention(const ConfigReader& config) {
   a.rope_dim = config.count("qk_rope_head_dim", kMaxHeadDim);
   a.v_dim = config.count("v_head_dim", kMaxHeadDim);
   const std::uint64_t widest =
-      a.n_heads * std::max<std::uint64_t>({a.kv_rank, a.nope_dim + a.rope_dim, a.nope_dim + a.v_dim});
+      a.n_heads *
+      std::max<std::uint64_t>({a.kv_rank, a.nope_dim + a.rope_dim, a.nope_dim + a.v_dim});
   if (widest > kMaxWidth) {
     config.refuse("num_attention_heads", "makes heads too large");
     a.n_heads = 1;
@@ -60,8 +61,8 @@ std::vector<bool> read_either(const ConfigReader& config,
   for (std::size_t i = 0; i < n; ++i) {
     const std::string* const entry = (*entries)[i].as_string();
     if (!entry || (*entry != first && *entry != second)) {
-      config.refuse(name, "has '" + (entry ? *entry : "?") + "', supported: " +
-                              std::string(first) + ", " + std::string(second));
+      config.refuse(name, "has '" + (entry ? *entry : "?") + "', supported: " + std::string(first) +
+                              ", " + std::string(second));
       return out;
     }
     out[i] = *entry == second;
@@ -81,7 +82,9 @@ std::vector<bool> read_sparse_layers(const ConfigReader& config, std::size_t n) 
 }
 
 // "FFSS…": full or shared, a letter a layer.
-std::vector<bool> read_pattern(const ConfigReader& config, const std::string& pattern, std::size_t n) {
+std::vector<bool> read_pattern(const ConfigReader& config,
+                               const std::string& pattern,
+                               std::size_t n) {
   std::vector<bool> out(n, false);
   if (pattern.size() < n || pattern.find_first_not_of("FS") != std::string::npos) {
     config.refuse("index_topk_pattern", "must have an F or S a layer");

@@ -53,9 +53,9 @@ class LatentLoader {
   // kv_b_proj: of each head the rows of its key, then those of its value.
   Status load_expansion() {
     const std::uint32_t head_rows = a_.nope_dim + a_.v_dim;
-    KVASIR_TRY(const codec::WeightMatrix stored,
-               source_.files().matrix(prefix_ + "kv_b_proj.weight", a_.n_heads * head_rows,
-                                      a_.kv_rank));
+    KVASIR_TRY(
+        const codec::WeightMatrix stored,
+        source_.files().matrix(prefix_ + "kv_b_proj.weight", a_.n_heads * head_rows, a_.kv_rank));
     if (source_.is_rehearsal()) return {};
     std::vector<float> memory;
     for (std::uint32_t h = 0; h < a_.n_heads; ++h) {
@@ -69,8 +69,7 @@ class LatentLoader {
 
   // Converted files hold both halves as they are used, as stacks of heads.
   Status load_absorbed() {
-    KVASIR_TRY_DO(
-        load_stack("embed_q.weight", a_.kv_rank, a_.nope_dim, out_.into_latent));
+    KVASIR_TRY_DO(load_stack("embed_q.weight", a_.kv_rank, a_.nope_dim, out_.into_latent));
     return load_stack("unembed_out.weight", a_.v_dim, a_.kv_rank, out_.out_of_latent);
   }
 

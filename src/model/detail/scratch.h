@@ -36,9 +36,9 @@ struct Scratch {
   MatView qkv;       // [max_step_tokens, widest qkv]
   MatView attended;  // [max_step_tokens, widest q]
   LatentScratch latent;
-  MatView gate_up;   // [max_step_tokens, widest gate and up]
-  MatView shared;  // [max_step_tokens, hidden]: what adds to a branch: a shared expert, or experts
-                   // beside an mlp
+  MatView gate_up;  // [max_step_tokens, widest gate and up]
+  MatView shared;   // [max_step_tokens, hidden]: what adds to a branch: a shared expert, or experts
+                    // beside an mlp
   MatView router_logits;             // [max_step_tokens, most experts]
   MatView per_layer_inputs;          // [max_step_tokens, n_layers · per_layer_input]
   MatView per_layer_projected;       // same
