@@ -362,17 +362,6 @@ TEST(SparseIndex, ALayerMayTakeTheChoiceOfTheOneBefore_MOD36) {
   EXPECT_TRUE(same_bits(whole, logits_of(loaded, {7, 1, 24, 8})));
 }
 
-TEST(SparseIndex, NeedsNoRoomWhereTheContextIsNoLongerThanItsTopK) {
-  Checkpoint checkpoint(kSparse);
-  const ModelFolder folder(checkpoint.config, checkpoint.tensors);
-  const auto files = formats::ModelFiles::open(folder.path());
-  const auto scratch = [&](std::uint32_t max_context) {
-    const auto config = describe_model(*files, max_context);
-    return scratch_bytes(*config, 16, 1);
-  };
-  EXPECT_EQ(scratch(33) - scratch(32), 16u * 32 * 4);  // the choices of 16 tokens
-}
-
 TEST(LatentCost, CountsTheBytesAndOperationsOfAStep) {
   const Loaded sparse = load(Checkpoint(kSparse));
   const StepCost one = sparse.model->cost(1, 99);

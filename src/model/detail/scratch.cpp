@@ -13,7 +13,7 @@ struct Widths {  // the largest of each over all layers
 };
 
 // Queries and values of a latent layer lie where others' do.
-void widen(Widths& w, const LatentAttentionSpec& a, std::uint32_t max_positions) {
+void widen(Widths& w, const LatentAttentionSpec& a) {
   w.qkv = std::max({w.qkv, a.q_width(), a.v_width()});
   w.q = std::max(w.q, a.latent_width());
   w.q_down = std::max(w.q_down, a.q_rank);
@@ -23,7 +23,7 @@ void widen(Widths& w, const LatentAttentionSpec& a, std::uint32_t max_positions)
   w.index_q = std::max(w.index_q, a.index->n_heads * a.index->dim);
   w.index_key = std::max(w.index_key, a.index->dim);
   w.index_heads = std::max(w.index_heads, a.index->n_heads);
-  if (a.index->top_k < max_positions) w.selected = std::max(w.selected, a.index->top_k);
+  w.selected = std::max(w.selected, a.index->top_k);
 }
 
 Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
@@ -31,7 +31,7 @@ Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
   for (const LayerSpec& layer : config.layers) {
     w.qkv = std::max(w.qkv, layer.attention.qkv_width());
     w.q = std::max(w.q, layer.attention.q_width());
-    if (layer.latent) widen(w, *layer.latent, config.max_positions);
+    if (layer.latent) widen(w, *layer.latent);
     if (layer.has_mlp()) w.gate_up = std::max(w.gate_up, 2 * layer.mlp.intermediate);
     if (!layer.moe) continue;
     w.gate_up = std::max(w.gate_up, 2 * layer.moe->shared_intermediate);
