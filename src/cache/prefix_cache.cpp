@@ -55,16 +55,27 @@ std::uint32_t PrefixCache::usable_length(std::span<const TokenId> prompt,
   return core_->find(prompt, ns).length;
 }
 
+std::uint32_t PrefixCache::shared_length(std::span<const TokenId> prompt,
+                                         std::string_view ns) const {
+  const auto tree = core_->trees.find(ns);
+  if (tree == core_->trees.end() || prompt.empty()) return 0;
+  const std::vector<RadixTree::Level> levels = tree->second->levels(prompt);
+  if (levels.empty()) return 0;
+  return std::min(levels.front().common, static_cast<std::uint32_t>(prompt.size() - 1));
+}
+
 Status PrefixCache::put(std::span<const TokenId> tokens,
                         kv::KvState&& state,
                         std::string_view ns,
-                        std::shared_ptr<const Attachment> attachment) {
+                        std::shared_ptr<const Attachment> attachment,
+                        EntryKind kind) {
   if (!state || tokens.empty() || tokens.size() != state.length())
     return invalid("prefix cache: tokens and state differ in length");
   auto entry = std::make_unique<CacheEntry>();
   entry->state = std::move(state);
   entry->attachment = std::move(attachment);
   entry->pins = std::make_shared<std::uint32_t>(0);
+  entry->kind = kind;
   entry->info.bytes = entry->state.bytes() + (entry->attachment ? entry->attachment->bytes() : 0);
   const PrefixCacheOptions& options = core_->options;
   if (options.max_bytes == 0 || options.max_entries == 0 || entry->info.bytes > options.max_bytes)

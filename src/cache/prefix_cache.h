@@ -47,6 +47,10 @@ class Retain {
   std::shared_ptr<std::uint32_t> pins_;  // owned by the entry and its guards
 };
 
+// A waypoint is kept by the way, every so many tokens of a prompt, and goes before any prefix that
+// somebody asked for (CACHE-15).
+enum class EntryKind : bool { prefix, waypoint };
+
 struct PrefixHit {
   std::uint32_t length = 0;                      // p, the cached_tokens of usage (CACHE-14)
   kv::KvState state;                             // a clone of exactly p tokens, for KvStore::adopt
@@ -83,6 +87,9 @@ class PrefixCache final : public kv::KvReclaimer {
   std::optional<PrefixHit> take(std::span<const TokenId> prompt, std::string_view ns);
   // As take, without counting or touching anything: what admission would find.
   std::uint32_t usable_length(std::span<const TokenId> prompt, std::string_view ns) const;
+  // How many first tokens, at most prompt.size() − 1, it shares with any entry, usable there or
+  // not.
+  std::uint32_t shared_length(std::span<const TokenId> prompt, std::string_view ns) const;
 
   // Keeps the state of exactly these tokens, replacing an equal entry and superseding shorter ones
   // it can stand for (CACHE-6), then evicts to the caps. Success moves the state even when it was
@@ -91,7 +98,8 @@ class PrefixCache final : public kv::KvReclaimer {
   Status put(std::span<const TokenId> tokens,
              kv::KvState&& state,
              std::string_view ns,
-             std::shared_ptr<const Attachment> attachment = nullptr);
+             std::shared_ptr<const Attachment> attachment = nullptr,
+             EntryKind kind = EntryKind::prefix);
 
   void clear();
   PrefixCacheStats stats() const noexcept;

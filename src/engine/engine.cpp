@@ -306,6 +306,16 @@ void Engine::propose_drafts() {
   }
 }
 
+// Windows of drafts that recurrent layers can step back from (Executor::max_tentative_tokens).
+void Engine::bound_tentative_tokens() {
+  std::uint32_t left = parts_.executor.max_tentative_tokens();
+  for (sched::PlanRow& row : plan_rows_) {
+    if (row.n_drafts == 0) continue;
+    row.n_drafts = left > 1 ? std::min(row.n_drafts, left - 1) : 0;
+    if (row.n_drafts > 0) left -= 1 + row.n_drafts;
+  }
+}
+
 void Engine::make_plan() {
   // Prompt logprobs want the head at every position; this bounds the logits of a step (SAMP-32).
   constexpr std::uint32_t kPromptLogprobChunk = 32;
@@ -328,9 +338,10 @@ void Engine::make_plan() {
     if (row.position < row.transition)  // no window crosses it (KV-23)
       row.n_drafts = static_cast<std::uint32_t>(
           std::min<std::uint64_t>(row.n_drafts, row.transition - 1 - row.position));
-    row.snapshot_at = request->options.snapshot_at;
+    row.snapshot_at = request->boundaries;
     plan_rows_.push_back(row);
   }
+  bound_tentative_tokens();
   planner_.plan(plan_rows_, plan_);
 }
 

@@ -43,6 +43,9 @@ struct EngineOptions {
   std::vector<TokenId> eos_ids;                  // of requests that name none
   std::vector<TokenId> newline_ids;              // the tokens of "\n" (SAMP-10)
   std::string cache_namespace;                   // KV-42, of requests that name none
+  // Prompts of models that are not resumable everywhere also leave their state in the cache at
+  // multiples of it (CACHE-15); 0: they do not.
+  std::uint32_t snapshot_every = 2048;
 };
 
 struct EngineParts {
@@ -144,6 +147,7 @@ class Engine {
   void drop_ended();
   void propose_drafts();
   void make_plan();
+  void bound_tentative_tokens();
   std::optional<CancelReason> cancel_reason(const Request& request) const noexcept;
   std::optional<Clock::Duration> patience_of(const Request& request) const noexcept;
 
@@ -153,6 +157,7 @@ class Engine {
   bool can_ride(const Request& request) const;
   bool start(Request& request);
   bool take_prefix(Request& request, std::span<const sched::BlockDemand> running);
+  void plan_snapshots(Request& request) const;
   std::vector<sched::BlockDemand> running_demand() const;  // [n_rows, n_pools]
   void add_demand(const Request& request, std::vector<sched::BlockDemand>& out) const;
   bool demand_fits(std::span<const sched::BlockDemand> rows) const;
@@ -166,6 +171,7 @@ class Engine {
   bool relieve(StepReport& report);
   void open_work();
   Result<LogitsView> run(const kv::KvStep& step);
+  StepBatch batch_of(const kv::KvStep& step) const noexcept;
   Status sample(const LogitsView& logits);
   Status sample_row(RowWork& work, const LogitsView& logits);
   void deliver(kv::KvStep& step);
@@ -177,7 +183,9 @@ class Engine {
   void advance_prefill(RowWork& work);
   void report_prompt(const Request& leader, std::uint64_t n_fed) const noexcept;
   void fork_choices(Request& leader);
-  void publish(const Request& request, std::uint64_t n_tokens);
+  void publish(const Request& request,
+               std::uint64_t n_tokens,
+               cache::EntryKind kind = cache::EntryKind::prefix);
   void publish_at_transition(const Request& request);
   void settle(StepReport& report);
   void finish(Request& request);

@@ -146,6 +146,50 @@ TEST(EngineBatch, KeepsASnapshotAtTheAskedPosition_CACHE_13) {
   EXPECT_EQ(second.tokens, naive_run(greedy(other, 0), 4, 0).tokens);
 }
 
+// The second user of a long system prompt pays for the snapshot where their prompts part, the third
+// starts from it, on layers that are not resumable everywhere.
+TEST(EngineBatch, UsersOfOneSystemPromptShareItOnWindowedAndRecurrentLayers_CACHE_15) {
+  for (const bool has_state : {false, true}) {
+    EngineOptions engine_options;
+    engine_options.snapshot_every = 0;
+    Rig rig(engine_options, 4096, true, 8, nullptr, {}, has_state);
+    const std::vector<TokenId> system = prompt_of(1000, 77);
+    std::vector<std::uint64_t> cached;
+    for (const std::uint32_t user : {1u, 2u, 3u, 4u}) {
+      std::vector<TokenId> prompt = system;
+      const TokenId first = 1 + user;  // they part right behind it
+      const std::vector<TokenId> question = prompt_of(30, user);
+      prompt.push_back(first);
+      prompt.insert(prompt.end(), question.begin(), question.end());
+      Record record;
+      const GenerateOptions options = greedy(prompt, 5);
+      ASSERT_TRUE(rig.engine->submit(options, rig.sink(record)));
+      rig.run();
+      EXPECT_EQ(record.tokens, naive_run(options, 5, 0).tokens) << user;
+      cached.push_back(record.outcome().stats.cached_tokens);
+    }
+    EXPECT_EQ(cached, (std::vector<std::uint64_t>{0, 0, 1000, 1000})) << has_state;
+  }
+}
+
+TEST(EngineBatch, WaypointsServeAPromptThatPartsAnywhere_CACHE_15) {
+  for (const bool has_state : {false, true}) {
+    EngineOptions engine_options;
+    engine_options.snapshot_every = 64;
+    Rig rig(engine_options, 4096, true, 8, nullptr, {}, has_state);
+    const std::vector<TokenId> whole = prompt_of(300, 5);
+    Record first, second;
+    ASSERT_TRUE(rig.engine->submit(greedy(whole, 2), rig.sink(first)));
+    rig.run();
+    std::vector<TokenId> other(whole.begin(), whole.begin() + 200);
+    other.push_back(whole[200] == 1 ? 2 : 1);
+    ASSERT_TRUE(rig.engine->submit(greedy(other, 2), rig.sink(second)));
+    rig.run();
+    EXPECT_EQ(second.outcome().stats.cached_tokens, 192u) << has_state;
+    EXPECT_EQ(second.tokens, naive_run(greedy(other, 2), 2, 0).tokens);
+  }
+}
+
 TEST(EngineBatch, ChoicesShareThePromptAndDrawTheirOwnTokens_SAMP_22) {
   Rig rig;
   std::vector<Record> records(4);

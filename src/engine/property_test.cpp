@@ -69,8 +69,13 @@ struct Expectation {
 
 class Property {
  public:
-  Property(std::uint32_t seed, std::size_t n_blocks, const kv::KvScheme& scheme = {})
-      : random_(seed), rig_(options(), n_blocks, true, 8, nullptr, scheme) {}
+  Property(std::uint32_t seed,
+           std::size_t n_blocks,
+           const kv::KvScheme& scheme = {},
+           bool has_state = false)
+      : random_(seed), rig_(options(), n_blocks, true, 8, nullptr, scheme, has_state) {
+    if (has_state) rig_.executor.max_tentative = 12;
+  }
 
   void run(int n_events) {
     for (int i = 0; i < n_events && !testing::Test::HasFatalFailure(); ++i) {
@@ -93,6 +98,7 @@ class Property {
   }
   std::size_t n_completed = 0, n_ended = 0, n_tokens = 0, n_cached = 0;
   std::uint64_t n_drafts_accepted = 0;
+  std::uint32_t n_replays() const { return rig_.executor.n_replays; }
 
  private:
   static EngineOptions options() {
@@ -104,7 +110,8 @@ class Property {
             .context_length = 0,
             .eos_ids = {},
             .newline_ids = {},
-            .cache_namespace = {}};
+            .cache_namespace = {},
+            .snapshot_every = 64};
   }
   std::uint32_t number(std::uint32_t n) { return static_cast<std::uint32_t>(random_()) % n; }
 
@@ -298,6 +305,22 @@ TEST(EngineProperty, RandomEventsWithRowsThatBecomeEncoded) {
     EXPECT_GT(property.n_completed, 500u);
     EXPECT_GT(property.n_cached, 500u);
     EXPECT_GT(property.n_drafts_accepted, 50u);
+  }
+  log::set_level(log::Level::info);
+}
+
+// Layers that step back by a replay and are resumable at their end alone (KV-39, CACHE-15).
+TEST(EngineProperty, RandomEventsWithRecurrentLayers) {
+  log::set_level(log::Level::error);
+  for (const std::uint32_t seed : {7u, 8u, 9u}) {
+    std::cout << "seed " << seed << "\n";
+    Property property(seed, seed % 2 ? 150 : 800, {}, true);
+    property.run(15'000);
+    if (HasFatalFailure()) break;
+    EXPECT_GT(property.n_completed, 150u);
+    EXPECT_GT(property.n_cached, 500u);
+    EXPECT_GT(property.n_drafts_accepted, 50u);
+    EXPECT_GT(property.n_replays(), 50u);
   }
   log::set_level(log::Level::info);
 }

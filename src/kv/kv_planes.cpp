@@ -16,34 +16,42 @@ enum class Direction : bool { out_of_blocks, into_blocks };
 
 struct TokenCopy {
   ops::Device& device;
-  const KvLayerView& view;
+  const PlaneView& plane;
   std::span<const BlockId> blocks;
-  std::uint32_t base;  // position of the image's first token
   Direction direction;
 
-  // Moves positions [begin, end) between blocks and a token-major image. A block holds one head's
-  // tokens together, the image one token's heads: rows move.
-  void move(const PlaneView& plane,
-            std::byte* image,
-            std::uint32_t begin,
-            std::uint32_t end) const noexcept {
+  void move(std::byte* stored, std::byte* image) const noexcept {
+    if (direction == Direction::out_of_blocks)
+      device.copy(image, stored, plane.row_bytes);
+    else
+      device.copy(stored, image, plane.row_bytes);
+  }
+  // Between blocks and a token-major image whose first token is at position `base`. A block holds
+  // one head's tokens together, the image one token's heads: rows move.
+  void move_tokens(std::byte* image,
+                   std::uint32_t base,
+                   std::uint32_t begin,
+                   std::uint32_t end) const noexcept {
     for (std::uint32_t p = begin; p < end; ++p) {
-      const BlockId block = blocks[p / view.block_tokens];
-      for (std::uint32_t head = 0; head < view.n_kv_heads; ++head) {
-        const std::size_t at = view.row_index(block, head, p % view.block_tokens);
-        std::byte* stored = plane.data + at * plane.row_bytes;
-        std::byte* row = image + (std::size_t{p - base} * view.n_kv_heads + head) * plane.row_bytes;
-        if (direction == Direction::out_of_blocks)
-          device.copy(row, stored, plane.row_bytes);
-        else
-          device.copy(stored, row, plane.row_bytes);
-      }
+      const BlockId block = blocks[p / plane.block_tokens];
+      for (std::uint32_t head = 0; head < plane.n_heads; ++head)
+        move(plane.row(block, head, p % plane.block_tokens),
+             image + (std::size_t{p - base} * plane.n_heads + head) * plane.row_bytes);
     }
   }
 };
 
-std::size_t image_bytes(const KvLayerView& view, const PlaneView& plane, std::uint32_t n_tokens) {
-  return std::size_t{n_tokens} * view.n_kv_heads * plane.row_bytes;
+// A state is one row, which a table of no tokens does not have.
+std::size_t image_bytes(const GroupGeometry& group,
+                        const PlaneView& plane,
+                        std::uint32_t length,
+                        std::uint32_t first_position) {
+  const std::size_t n_rows = group.holds_state() ? (length > 0 ? 1 : 0) : length - first_position;
+  return n_rows * plane.n_heads * plane.row_bytes;
+}
+
+const GroupGeometry& group_of(const StoreCore& core, std::size_t layer) {
+  return core.geometry.groups[core.geometry.layers[layer].group];
 }
 
 // Which form the planes say they have; none when it is not one that a state of that length has.
@@ -72,13 +80,13 @@ Status check_planes(const StoreCore& core, const KvPlanes& planes) {
     if (!is_encoded) return invalid(where + "signature " + layer.signature);
     if (is_encoded != form_of(core, planes, group.layers[0])) return invalid(where + "form");
     if (layer.first_position != planes.layers[group.layers[0]].first_position ||
-        layer.first_position > group.layout->first_needed(group.window, planes.length))
+        layer.first_position > group.layout->first_needed(group.window, planes.length) ||
+        (group.holds_state() && layer.first_position != planes.length))
       return invalid(where + "first position");
     const std::vector<PlaneView> stored = core.layer_planes(i, *is_encoded);
     if (layer.planes.size() != stored.size()) return invalid(where + "plane count");
     for (std::size_t j = 0; j < stored.size(); ++j) {
-      const std::size_t bytes =
-          image_bytes(core.layer_view(i), stored[j], planes.length - layer.first_position);
+      const std::size_t bytes = image_bytes(group, stored[j], planes.length, layer.first_position);
       if (layer.planes[j].size_bytes() != bytes) return invalid(where + "size");
     }
   }
@@ -101,6 +109,10 @@ RestoredTable restored_table(const StoreCore& core, const KvPlanes& planes, std:
   out.first_position =
       std::max(planes.layers[group.layers[0]].first_position, needed / block_tokens * block_tokens);
   out.is_encoded = form_of(core, planes, group.layers[0]).value_or(false);
+  if (group.holds_state()) {
+    out.n_held = out.n_blocks = core.table_size(group, planes.length);
+    return out;
+  }
   const bool holds_any = out.first_position < planes.length;
   out.n_blocks = holds_any ? core.blocks_for(planes.length) : planes.length / block_tokens;
   out.n_held = holds_any ? out.n_blocks - out.first_position / block_tokens : 0;
@@ -112,14 +124,17 @@ RestoredTable restored_table(const StoreCore& core, const KvPlanes& planes, std:
 Result<std::vector<Buffer>> KvStore::planes(const KvState& state, std::size_t layer) const {
   KVASIR_CHECK(state && state.body_->core == core_.get() && layer < core_->list.size());
   const StateTable& table = state.body_->tables[core_->geometry.layers[layer].group];
-  const KvLayerView view = core_->layer_view(layer);
-  const std::uint32_t n_tokens = state.length() - table.first_position;
-  const TokenCopy copy{core_->device, view, table.blocks, table.first_position,
-                       Direction::out_of_blocks};
+  const GroupGeometry& group = group_of(*core_, layer);
+  const std::uint32_t first = table.first_position;
   std::vector<Buffer> out;
   for (const PlaneView& plane : core_->layer_planes(layer, table.is_encoded)) {
-    KVASIR_TRY(Buffer image, core_->device.allocate(image_bytes(view, plane, n_tokens)));
-    copy.move(plane, image.data(), table.first_position, state.length());
+    KVASIR_TRY(Buffer image,
+               core_->device.allocate(image_bytes(group, plane, state.length(), first)));
+    const TokenCopy copy{core_->device, plane, table.blocks, Direction::out_of_blocks};
+    if (!group.holds_state())
+      copy.move_tokens(image.data(), first, first, state.length());
+    else if (state.length() > 0)
+      copy.move(plane.row(table.blocks[0], 0, 0), image.data());
     out.push_back(std::move(image));
   }
   return out;
@@ -164,13 +179,16 @@ Result<KvState> KvStore::restore(const KvPlanes& planes) {
   }
   for (std::size_t i = 0; i < planes.layers.size(); ++i) {
     const StateTable& table = body.tables[geometry.layers[i].group];
-    const KvLayerView view = core_->layer_view(i);
     const KvLayerPlanes& layer = planes.layers[i];
-    const TokenCopy copy{core_->device, view, table.blocks, layer.first_position,
-                         Direction::into_blocks};
     const std::vector<PlaneView> stored = core_->layer_planes(i, table.is_encoded);
-    for (std::size_t j = 0; j < stored.size(); ++j)
-      copy.move(stored[j], layer.planes[j].data(), table.first_position, planes.length);
+    for (std::size_t j = 0; j < stored.size(); ++j) {
+      const TokenCopy copy{core_->device, stored[j], table.blocks, Direction::into_blocks};
+      std::byte* image = layer.planes[j].data();
+      if (!group_of(*core_, i).holds_state())
+        copy.move_tokens(image, layer.first_position, table.first_position, planes.length);
+      else if (planes.length > 0)
+        copy.move(stored[j].row(table.blocks[0], 0, 0), image);
+    }
   }
   return state;
 }

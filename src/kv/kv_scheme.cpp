@@ -36,6 +36,7 @@ Error cannot_store(std::size_t layer, const KvLayerSpec& spec, const KvLayerForm
 
 // The form that the scheme gives a layer, before it is checked.
 KvLayerForm wanted_form(const KvScheme& scheme, const KvLayerSpec& spec, std::uint32_t layer) {
+  if (!spec.is_attention()) return {};  // KV-7
   switch (scheme.kind) {
     case KvSchemeKind::exact:
       break;
@@ -137,6 +138,10 @@ Result<std::vector<KvLayerForm>> forms_of(const KvScheme& scheme, const KvList& 
     if (entry.layer >= list.size())
       return invalid("kv_config.json: layer_idx " + std::to_string(entry.layer) +
                      " is beyond the model's " + std::to_string(list.size()) + " KV layers");
+    if (!list[entry.layer].is_attention())
+      return invalid("kv_config.json: layer_idx " + std::to_string(entry.layer) + " is a " +
+                     (list[entry.layer].is_latent() ? "latent" : "recurrent") +
+                     " layer, which stays exact");
   }
   bool has_effect = scheme.kind == KvSchemeKind::exact;
   for (std::uint32_t i = 0; i < list.size(); ++i) {

@@ -14,6 +14,7 @@ KvSnapshot::State state_of(const StoreCore& core, const StateBody& body) {
     out.tables.push_back({.pool = core.geometry.groups[g].pool(body.tables[g].is_encoded),
                           .window = core.geometry.groups[g].window,
                           .first_position = body.tables[g].first_position,
+                          .holds_state = core.geometry.groups[g].holds_state(),
                           .blocks = body.tables[g].blocks});
   }
   return out;
@@ -21,10 +22,29 @@ KvSnapshot::State state_of(const StoreCore& core, const StateBody& body) {
 
 using Counts = std::vector<std::vector<std::uint32_t>>;  // references found, a block of a pool
 
+std::string count(BlockId block, std::vector<std::uint32_t>& found) {
+  if (block.value >= found.size()) return "block id out of range";
+  ++found[block.value];
+  return "";
+}
+
+std::string check_state_table(const KvSnapshot::State& state,
+                              const KvSnapshot::Table& table,
+                              Counts& found) {
+  const std::size_t size = (state.length > 0 ? 1u : 0u) + (state.in_step ? 1u : 0u);
+  if (table.first_position != state.length) return "a state is not of its row's length";
+  if (table.blocks.size() != size) return "a row has not one state";
+  std::string wrong;
+  for (const BlockId block : table.blocks)
+    if (wrong.empty()) wrong = count(block, found[table.pool]);
+  return wrong;
+}
+
 std::string check_table(const KvSnapshot& snapshot,
                         const KvSnapshot::State& state,
                         const KvSnapshot::Table& table,
                         Counts& found) {
+  if (table.holds_state) return check_state_table(state, table, found);
   const std::size_t bt = snapshot.block_tokens;
   const std::size_t length = state.length, first = table.first_position;
   if (first > length) return "first position beyond the length";
@@ -37,8 +57,7 @@ std::string check_table(const KvSnapshot& snapshot,
     const BlockId block = table.blocks[i];
     if (should_hold == (block == kNoBlock)) return "a table holds not exactly its positions";
     if (block == kNoBlock) continue;
-    if (block.value >= found[table.pool].size()) return "block id out of range";
-    ++found[table.pool][block.value];
+    if (std::string wrong = count(block, found[table.pool]); !wrong.empty()) return wrong;
   }
   const bool behind =
       table.window > 0 && !state.in_step && first / bt * bt + bt + table.window <= length + 1;

@@ -23,6 +23,7 @@ struct KvSnapshot {
     std::uint32_t pool = 0;
     std::uint32_t window = 0;
     std::uint32_t first_position = 0;
+    bool holds_state = false;  // one block, of the whole length
     std::vector<BlockId> blocks;
     friend bool operator==(const Table&, const Table&) = default;
   };

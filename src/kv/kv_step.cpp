@@ -45,6 +45,7 @@ void StepBody::stage_rows() {
 // Takes after the last thing that may throw, and notes each before the next: a partial stage rolls
 // back too.
 void StepBody::stage_table(StateBody& body, std::uint32_t group, std::uint32_t n_tokens) {
+  if (core->geometry.groups[group].holds_state()) return stage_state(body, group);
   StateTable& table = body.tables[group];
   BlockPool& pool = core->pool_of(group, table.is_encoded);
   const std::uint32_t wanted = core->blocks_for(std::uint64_t{body.length} + n_tokens);
@@ -65,7 +66,15 @@ void StepBody::stage_table(StateBody& body, std::uint32_t group, std::uint32_t n
   while (table.blocks.size() < wanted) table.blocks.push_back(pool.take());
 }
 
-void StepBody::make_views() {
+// The next state gets a block behind the committed one, which stays as it is until the commit.
+void StepBody::stage_state(StateBody& body, std::uint32_t group) {
+  StateTable& table = body.tables[group];
+  table.blocks.reserve(2);
+  tables.push_back({.old_size = static_cast<std::uint32_t>(table.blocks.size()), .original = {}});
+  table.blocks.push_back(core->pool_of(group, table.is_encoded).take());
+}
+
+void StepBody::make_row_views() {
   const std::size_t n_groups = core->geometry.groups.size();
   row_views.reserve(n_groups * rows.size());
   for (std::size_t g = 0; g < n_groups; ++g) {
@@ -81,14 +90,54 @@ void StepBody::make_views() {
       first_token += row.n_tokens;
     }
   }
-  layer_views.reserve(core->list.size());
-  for (std::size_t layer = 0; layer < core->list.size(); ++layer) {
-    KvLayerView view = core->layer_view(layer);
-    view.rows = {row_views.data() + core->geometry.layers[layer].group * rows.size(), rows.size()};
-    layer_views.push_back(view);
+}
+
+std::span<const RecurrentRowView> StepBody::make_recurrent_rows(std::size_t layer) {
+  const std::vector<PlaneView> planes = core->layer_planes(layer, false);
+  const std::uint32_t group = core->geometry.layers[layer].group;
+  const std::size_t begin = recurrent_rows.size();
+  std::uint32_t first_token = 0;
+  for (const StagedRow& row : rows) {
+    const std::vector<BlockId>& blocks = row.body->tables[group].blocks;
+    const auto delta = [&](BlockId block) {
+      return planes.size() < 2 ? nullptr : reinterpret_cast<float*>(planes[1].row(block, 0, 0));
+    };
+    RecurrentRowView& view = recurrent_rows.emplace_back();
+    view.conv_to = planes[0].row(blocks.back(), 0, 0);
+    view.delta_to = delta(blocks.back());
+    if (blocks.size() > 1) {
+      view.conv_from = planes[0].row(blocks[0], 0, 0);
+      view.delta_from = delta(blocks[0]);
+    }
+    view.n_new = row.n_tokens;
+    view.first_token = first_token;
+    view.is_tentative = row.n_drafts > 0;
+    first_token += row.n_tokens;
   }
-  latent_views.resize(core->list.size());
-  recurrent_views.resize(core->list.size());
+  return std::span(recurrent_rows).subspan(begin);
+}
+
+void StepBody::make_views() {
+  make_row_views();
+  const KvList& list = core->list;
+  layer_views.resize(list.size());
+  latent_views.resize(list.size());
+  recurrent_views.resize(list.size());
+  recurrent_rows.reserve(list.size() * rows.size());  // views name its elements
+  for (std::size_t layer = 0; layer < list.size(); ++layer) {
+    const std::span<const KvRowView> of_group{
+        row_views.data() + core->geometry.layers[layer].group * rows.size(), rows.size()};
+    if (list[layer].is_recurrent()) {
+      recurrent_views[layer] = core->recurrent_view(layer);
+      recurrent_views[layer].rows = make_recurrent_rows(layer);
+    } else if (list[layer].is_latent()) {
+      latent_views[layer] = core->latent_view(layer);
+      latent_views[layer].rows = of_group;
+    } else {
+      layer_views[layer] = core->layer_view(layer);
+      layer_views[layer].rows = of_group;
+    }
+  }
 }
 
 void StepBody::roll_back(std::size_t index) noexcept {
@@ -117,12 +166,17 @@ void StepBody::commit(std::size_t index, std::uint32_t keep) noexcept {
   if (keep == 0) return roll_back(index);
   StateBody& body = *std::exchange(row.body, nullptr);
   body.length += keep;
-  const std::uint32_t wanted = core->blocks_for(body.length);
   const std::size_t n_groups = core->geometry.groups.size();
   for (std::size_t g = 0; g < n_groups; ++g) {
+    const GroupGeometry& group = core->geometry.groups[g];
     const StagedTable& staged = tables[index * n_groups + g];
     StateTable& table = body.tables[g];
     BlockPool& pool = core->pool_of(g, table.is_encoded);
+    if (group.holds_state()) {  // the next state takes the place of the last
+      std::swap(table.blocks.front(), table.blocks.back());
+      table.first_position = body.length;
+    }
+    const std::uint32_t wanted = core->table_size(group, body.length);
     for (std::size_t i = table.blocks.size(); i > wanted; --i) pool.drop(table.blocks[i - 1]);
     table.blocks.resize(wanted);
     if (staged.copied) pool.drop(staged.original);

@@ -96,6 +96,13 @@ bool KvStore::resumable_at(KvRowId row, std::uint32_t p) const noexcept {
   return core_->resumable_at(core_->idle_row(row), p);
 }
 
+bool KvStore::keeps_every_position() const noexcept {
+  const auto& groups = core_->geometry.groups;
+  return std::none_of(groups.begin(), groups.end(), [](const GroupGeometry& group) {
+    return group.window > 0 || group.holds_state();
+  });
+}
+
 Status KvStore::trim_to(KvRowId row, std::uint32_t p) {
   return core_->trim_to(core_->idle_row(row), p);
 }
@@ -126,6 +133,7 @@ bool KvStore::can_reserve(std::span<const RowSpan> spans) const {
 std::size_t KvStore::bytes_per_token() const noexcept {
   std::size_t total = 0;
   for (const GroupGeometry& group : core_->geometry.groups) {
+    if (group.holds_state()) continue;
     const bool is_encoded = group.encoded_pool != kNoPool;
     for (const std::size_t bytes : core_->geometry.pools[group.pool(is_encoded)].token_bytes)
       total += bytes * group.layers.size();

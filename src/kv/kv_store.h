@@ -77,6 +77,9 @@ class KvStore {
       KvRowId row) noexcept;      // capture and free_row in one: the row's own references move out
   KvRowId fork_row(KvRowId row);  // a new row sharing everything committed
   bool resumable_at(KvRowId row, std::uint32_t p) const noexcept;
+  // Whether rows in exact form are resumable anywhere: no window lets go of a position, no state
+  // stands for all of them.
+  bool keeps_every_position() const noexcept;
   Status trim_to(KvRowId row, std::uint32_t p);  // as KvState::trim_to
 
   // Conversion (KV-20…26). A row whose length has reached the transition position converts before
@@ -101,7 +104,8 @@ class KvStore {
   Result<KvState> restore(const KvPlanes& planes);
 
   // Arithmetic (KV-60). A chunk is the most tokens a row feeds in one step.
-  std::size_t bytes_per_token() const noexcept;  // in the form that long rows have
+  // In the form that long rows have; what a row has once, whatever its length, is not in it.
+  std::size_t bytes_per_token() const noexcept;
   std::size_t projected_bytes(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
   // The same in blocks of one pool; and whether a lone row of that length fits in the whole store.
   std::size_t projected_blocks(std::uint32_t pool,

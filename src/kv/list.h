@@ -11,7 +11,9 @@
 
 #include "base/type_list.h"
 #include "contract/kv_list.h"
+#include "kv/layout/latent.h"
 #include "kv/layout/paged.h"
+#include "kv/layout/recurrent.h"
 #include "kv/layout/windowed.h"
 
 namespace kvasir::kv {
@@ -19,6 +21,7 @@ namespace kvasir::kv {
 // clang-format off
 template <class L>
 concept KvLayout = requires(const KvLayerSpec& layer, std::string_view codec, std::uint32_t u, std::uint64_t n) {
+  { L::kHoldsState } -> std::convertible_to<bool>;                      // one block a row, or a block every block_tokens
   { L::owns(layer) } -> std::same_as<bool>;                             // whether such a layer is stored this way
   { L::signature(layer, codec) } -> std::same_as<std::string>;          // KV-36; codecs: "bf16:bf16"
   { L::first_needed(u, u) } noexcept -> std::same_as<std::uint32_t>;    // (window, p): lowest position a query at p reads
@@ -27,10 +30,11 @@ concept KvLayout = requires(const KvLayerSpec& layer, std::string_view codec, st
 };
 // clang-format on
 
-using KvLayouts = TypeList<PagedLayout, WindowedLayout>;
+using KvLayouts = TypeList<PagedLayout, WindowedLayout, LatentLayout, RecurrentLayout>;
 
 // A layout as a value: what the store keeps for each group of layers.
 struct KvLayoutOps {
+  bool holds_state = false;
   bool (*owns)(const KvLayerSpec&) noexcept;
   std::string (*signature)(const KvLayerSpec&, std::string_view codecs);
   std::uint32_t (*first_needed)(std::uint32_t window, std::uint32_t p) noexcept;
@@ -42,8 +46,9 @@ struct KvLayoutOps {
 };
 
 template <KvLayout L>
-inline constexpr KvLayoutOps kLayoutOps{L::owns, L::signature, L::first_needed, L::first_resumable,
-                                        L::projected_blocks};
+inline constexpr KvLayoutOps kLayoutOps{L::kHoldsState,     L::owns,
+                                        L::signature,       L::first_needed,
+                                        L::first_resumable, L::projected_blocks};
 
 // Null when no layout stores such a layer.
 inline const KvLayoutOps* find_layout(const KvLayerSpec& layer) noexcept {

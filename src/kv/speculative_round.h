@@ -57,7 +57,7 @@ class KvRound final : public RoundLayout {
   Status commit() override;
   Status rollback(std::span<const std::uint32_t> keep) override;
 
-  KvViews views() const noexcept { return step_->views(); }  // while active
+  KvViews views() const noexcept { return step_->views(); }            // while active
   void discard(std::size_t index) noexcept { step_->discard(index); }  // while active (KV-52)
 
  private:

@@ -99,6 +99,7 @@ inline bool mark_position(
     const KvViews& all, std::size_t row, std::uint32_t p, std::uint32_t token, Marks what) {
   for (std::size_t l = 0; l < all.size(); ++l) {
     const KvLayerView& view = all.attention[l];
+    if (view.n_kv_heads == 0) continue;  // of another kind
     const KvRowView& r = view.rows[row];
     if (p < r.first_position) continue;
     for (std::uint32_t head = 0; head < view.n_kv_heads; ++head) {

@@ -67,7 +67,10 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   if (options.prompt_cache_bytes > 0) {
     cache::PrefixCacheOptions cache_options;
     cache_options.max_bytes = options.prompt_cache_bytes;
-    parts.cache = std::make_unique<cache::PrefixCache>(*parts.store, cache_options);
+    if (options.prompt_cache_entries > 0) cache_options.max_entries = options.prompt_cache_entries;
+    KVASIR_TRY(auto policy, cache::make_retention_policy(options.cache_policy));
+    parts.cache =
+        std::make_unique<cache::PrefixCache>(*parts.store, cache_options, std::move(policy));
   }
   engine::EngineOptions engine_options;
   engine_options.max_rows = options.max_rows;
@@ -75,6 +78,7 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   engine_options.prefill_share = options.prefill_share;
   engine_options.context_length = options.context_length;
   engine_options.queue_limit = options.queue_limit;
+  engine_options.snapshot_every = options.snapshot_every;
   if (options.queue_timeout.count() > 0) engine_options.queue_timeout = options.queue_timeout;
   engine_options.eos_ids = text.eos_ids();
   engine_options.newline_ids = text.newline_ids();
@@ -146,9 +150,10 @@ struct Engine::Impl {
   SamplingOptions default_sampling;
   std::unique_ptr<engine::EngineThread> thread;  // last: it uses all of the above
 
-  bool is_windowed() const {
+  // Whether some layer cannot be resumed at every position.
+  bool needs_snapshots() const {
     return std::any_of(model->kv_list().begin(), model->kv_list().end(),
-                       [](const KvLayerSpec& l) { return l.window > 0; });
+                       [](const KvLayerSpec& l) { return l.window > 0 || l.is_recurrent(); });
   }
   Status read_sampling_layers(const OpenOptions& options, const json::Value& generation_config);
   void summarize(const OpenOptions& options, const formats::ModelFiles& files);
@@ -213,9 +218,9 @@ GenerateOptions Engine::Impl::options_of(const GenerateRequest& request,
   const auto n_prompt = static_cast<std::uint32_t>(options.prompt.size());
   if (n_prompt < kMinBoundaryTokens) return options;
   if (prompt.stable_tokens > 0) options.snapshot_at = {prompt.stable_tokens};
-  // A windowed model can serve the very same prompt again only from a state captured before its
-  // last token (C18).
-  if (prompt.stable_tokens == 0 && is_windowed()) options.snapshot_at = {n_prompt - 1};
+  // Such a model can serve the very same prompt again only from a state captured before its last
+  // token (C18).
+  if (prompt.stable_tokens == 0 && needs_snapshots()) options.snapshot_at = {n_prompt - 1};
   return options;
 }
 

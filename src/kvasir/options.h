@@ -40,6 +40,9 @@ struct OpenOptions {
   std::uint32_t max_step_tokens = 512;            // --max-step-tokens
   std::uint32_t prefill_share = 128;              // --prefill-share
   std::uint64_t prompt_cache_bytes = 8ull << 30;  // 0: no prefix cache
+  std::size_t prompt_cache_entries = 0;           // --prompt-cache-size; 0: as many as fit
+  std::string cache_policy = "lru";               // --cache-policy (CACHE-23)
+  std::uint32_t snapshot_every = 2048;            // --snapshot-every (CACHE-15)
   std::size_t queue_limit = 64;                   // --queue
   std::chrono::milliseconds queue_timeout{0};     // --queue-timeout; 0: none
   std::string chat_template;                      // its text; empty: the model's own

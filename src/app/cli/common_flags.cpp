@@ -50,6 +50,16 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   verb.add_option("--prompt-cache", flags.prompt_cache_gib,
                   "Prefix cache in GiB, inside the KV memory; 0: off")
       ->capture_default_str();
+  verb.add_option("--prompt-cache-bytes", flags.prompt_cache_bytes, "As --prompt-cache, in bytes")
+      ->group("");
+  verb.add_option("--prompt-cache-size", o.prompt_cache_entries,
+                  "Most entries of the prefix cache; 0: as many as fit");
+  verb.add_option("--cache-policy", o.cache_policy,
+                  "What the prefix cache forgets first: lru or cost-size")
+      ->capture_default_str();
+  verb.add_option("--snapshot-every", o.snapshot_every,
+                  "Prompt tokens between states kept of windowed and recurrent layers; 0: none")
+      ->capture_default_str();
   verb.add_option("--batch", o.max_rows, "Requests that run at once")->capture_default_str();
   verb.add_option("--max-step-tokens", o.max_step_tokens, "Tokens one step may feed")
       ->capture_default_str();
@@ -120,7 +130,8 @@ Result<OpenOptions> resolve(const OpenFlags& flags) {
   if (options.n_threads < 0 || options.n_threads > 1024)
     return invalid("--threads must be 0 to 1024");
   options.kv_budget_bytes = static_cast<std::uint64_t>(flags.kv_budget_gb * 1e9);
-  options.prompt_cache_bytes = static_cast<std::uint64_t>(flags.prompt_cache_gib * 0x1p30);
+  options.prompt_cache_bytes = flags.prompt_cache_bytes.value_or(
+      static_cast<std::uint64_t>(flags.prompt_cache_gib * 0x1p30));
   return options;
 }
 

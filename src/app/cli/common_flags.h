@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct OpenFlags {
   std::string chat_template;               // text or a file
   double kv_budget_gb = 0;
   double prompt_cache_gib = 8;
+  std::optional<std::uint64_t> prompt_cache_bytes;
 };
 
 void add_open_flags(CLI::App& verb, OpenFlags& flags);

@@ -1,6 +1,7 @@
 #include "cache/detail/cache_core.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -71,6 +72,7 @@ CacheEntry& CacheCore::add(std::span<const TokenId> tokens,
   entry->tree = tree->second.get();
   entry->node = entry->tree->insert(tokens);
   CacheEntry* replaced = std::exchange(entry->node->entry, entry.get());
+  if (replaced && replaced->kind == EntryKind::prefix) entry->kind = EntryKind::prefix;
   account.add(entry->state);
   if (entry->attachment) attachment_bytes += entry->attachment->bytes();
   entries.push_back(std::move(entry));
@@ -120,12 +122,16 @@ std::vector<CacheEntry*> CacheCore::unpinned() const {
 }
 
 CacheEntry* CacheCore::victim_of(std::span<CacheEntry* const> candidates) const {
-  if (candidates.empty()) return nullptr;
+  std::vector<CacheEntry*> first;
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(first),
+               [](const CacheEntry* entry) { return entry->kind == EntryKind::waypoint; });
+  if (first.empty()) first.assign(candidates.begin(), candidates.end());
+  if (first.empty()) return nullptr;
   std::vector<const RetentionEntry*> infos;
-  for (const CacheEntry* entry : candidates) infos.push_back(&entry->info);
+  for (const CacheEntry* entry : first) infos.push_back(&entry->info);
   const std::size_t index = policy->victim(infos);
-  KVASIR_CHECK(index < candidates.size());
-  return candidates[index];
+  KVASIR_CHECK(index < first.size());
+  return first[index];
 }
 
 void CacheCore::evict_to_caps() {

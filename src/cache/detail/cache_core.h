@@ -20,6 +20,7 @@ namespace kvasir::cache {
 
 struct CacheEntry {
   RetentionEntry info;
+  EntryKind kind = EntryKind::prefix;
   kv::KvState state;
   std::shared_ptr<const Attachment> attachment;  // co-owned by hits
   std::shared_ptr<std::uint32_t> pins;           // co-owned by the guards of hits

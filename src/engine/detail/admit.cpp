@@ -8,6 +8,11 @@
 #include "sched/policy.h"
 
 namespace kvasir::engine {
+namespace {
+
+constexpr std::uint32_t kLeastBranch = 64;  // CACHE-15
+
+}  // namespace
 
 void Engine::admit(StepReport& report) {
   while (sched::may_admit(group_view())) {
@@ -82,6 +87,7 @@ bool Engine::start(Request& request) {
     } else if (!take_prefix(request, running)) {
       return false;
     }
+    plan_snapshots(request);
     request.stats.cached_tokens = parts_.store->length(*request.row);
     request.n_prompt_reported = parts_.store->length(*request.row);
     request.stage = Stage::preparing;
@@ -96,6 +102,25 @@ bool Engine::start(Request& request) {
       log::warning("draft source not opened: " + source.error().what);
   }
   return true;
+}
+
+// Where the prompt leaves what is cached, and every so often, when layers that cannot be resumed
+// there would have the next one like it start over (CACHE-15).
+void Engine::plan_snapshots(Request& request) const {
+  request.boundaries = request.options.snapshot_at;
+  const kv::KvStore& store = *parts_.store;
+  if (!parts_.cache || !request.options.prompt_cache || store.keeps_every_position()) return;
+  const std::uint32_t from = store.length(*request.row);
+  const std::uint32_t branch = parts_.cache->shared_length(request.prompt(), namespace_of(request));
+  if (branch >= kLeastBranch && branch > from) request.boundaries.push_back(branch);
+  const std::uint64_t every = options_.snapshot_every;
+  if (every == 0) return;
+  const auto& wished = request.boundaries;
+  for (std::uint64_t p = (from / every + 1) * every; p < request.prompt().size(); p += every)
+    if (std::find(wished.begin(), wished.end(), p) == wished.end())
+      request.waypoints.push_back(static_cast<std::uint32_t>(p));
+  request.boundaries.insert(request.boundaries.end(), request.waypoints.begin(),
+                            request.waypoints.end());
 }
 
 // Gives the request a row, from the longest cached prefix there is (SCH-6).

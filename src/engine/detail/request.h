@@ -55,6 +55,9 @@ struct Request {
   cache::Retain retain;             // pins the prefix it started from
   bool is_pinning = false;
 
+  std::vector<std::uint32_t> boundaries;  // where its prompt's spans end and its state is kept
+  std::vector<std::uint32_t> waypoints;   // those of them that are nobody's wish (CACHE-15)
+
   std::vector<TokenId> emitted;  // given to the sink, the last of them not in the state (EXE-9)
   bool is_pending_in_history = true;  // the last emitted token was pushed to the session
   bool is_first_unforwarded = false;  // EXE-8: delivered once, its row has not gone on yet

@@ -49,8 +49,14 @@ inline std::vector<float> naive_logits(std::span<const TokenId> history) {
   return logits_of(full, windowed);
 }
 
+// A recurrent layer: its tail is the last token (two bf16 of raw bits), its state the hash of all.
+inline constexpr KvLayerSpec kStateLayer{
+    .recurrent = {
+        .conv_kernel = 2, .n_channels = 2, .n_value_heads = 1, .value_dim = 1, .key_dim = 2}};
+
 struct FakeExecutor final : Executor {
   KvList list{{1, 8, 0}, {1, 8, kWindow}, {1, 8, 0}};
+  std::uint32_t max_tentative = 4096;
   std::uint32_t n_positions = 4096;
   std::uint32_t n_calls = 0;
   std::optional<std::uint32_t> fails_at;  // index of the call
@@ -64,12 +70,27 @@ struct FakeExecutor final : Executor {
   std::uint32_t vocab_size() const noexcept override { return kVocab; }
   std::uint32_t max_positions() const noexcept override { return n_positions; }
   std::uint32_t max_step_tokens() const noexcept override { return 4096; }
+  std::uint32_t max_tentative_tokens() const noexcept override { return max_tentative; }
+  void replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept override {
+    for (const RecurrentLayerView& layer : batch.kv.recurrent) {
+      for (std::size_t i = 0; i < layer.rows.size(); ++i) {
+        const RecurrentRowView& row = layer.rows[i];
+        if (keep[i] == 0 || keep[i] == row.n_new) continue;
+        KVASIR_CHECK(row.is_tentative && row.n_new <= max_tentative);
+        step_state(row, batch, keep[i]);
+        ++n_replays;
+      }
+    }
+  }
+  std::uint32_t n_replays = 0;
 
   Result<LogitsView> forward(const StepBatch& batch) override {
     if (trace) trace->push_back("forward " + std::to_string(batch.tokens.size()));
     step_sizes.push_back(batch.tokens.size());
     wanted_sizes.push_back(batch.wanted.size());
     for (const KvLayerView& layer : batch.kv.attention) write(layer, batch);
+    for (const RecurrentLayerView& layer : batch.kv.recurrent)
+      for (const RecurrentRowView& row : layer.rows) step_state(row, batch, row.n_new);
     if (n_calls++ == fails_at) return Error{Errc::device, "kernel failed"};
     logits.clear();
     for (const std::uint32_t index : batch.wanted) append_logits(batch, index);
@@ -77,6 +98,20 @@ struct FakeExecutor final : Executor {
   }
 
  private:
+  // The hash of a row's tokens after its first n new ones.
+  static std::uint64_t state_after(const RecurrentRowView& row,
+                                   const StepBatch& batch,
+                                   std::uint32_t n) {
+    std::uint64_t hash = 1;
+    if (row.delta_from) std::memcpy(&hash, row.delta_from, sizeof hash);
+    for (std::uint32_t i = 0; i < n; ++i) hash = mix(hash, batch.tokens[row.first_token + i]);
+    return hash;
+  }
+  static void step_state(const RecurrentRowView& row, const StepBatch& batch, std::uint32_t n) {
+    const std::uint64_t hash = state_after(row, batch, n);
+    std::memcpy(row.delta_to, &hash, sizeof hash);
+    std::memcpy(row.conv_to, &batch.tokens[row.first_token + n - 1], 4);
+  }
   struct Slot {
     std::byte* k;
     std::byte* v;
@@ -129,6 +164,12 @@ struct FakeExecutor final : Executor {
     const std::uint32_t position = batch.positions[index];
     KVASIR_CHECK(fold(full, row, position) == fold(batch.kv.attention[2], row, position))
         << "layers disagree";
+    for (const RecurrentLayerView& layer : batch.kv.recurrent) {
+      if (layer.rows.empty()) continue;
+      const std::uint32_t n = index - layer.rows[row].first_token + 1;
+      KVASIR_CHECK(state_after(layer.rows[row], batch, n) == fold(full, row, position))
+          << "the state is of other tokens";
+    }
     std::vector<float> values =
         logits_of(fold(full, row, position), fold(batch.kv.attention[1], row, position));
     if (nan_token && read(full, full.rows[row], 0) == *nan_token)
@@ -236,7 +277,9 @@ struct Rig {
                bool has_cache = true,
                std::uint32_t block_tokens = 8,
                const Clock* other_clock = nullptr,
-               kv::KvScheme scheme = {}) {
+               kv::KvScheme scheme = {},
+               bool has_state = false) {
+    if (has_state) executor.list.insert(executor.list.end(), 2, kStateLayer);
     options.eos_ids = {kEos};
     options.cache_namespace = "test";
     scheme.type = DType::f32;

@@ -82,13 +82,15 @@ void Engine::advance_rows() {
 void Engine::advance_prefill(RowWork& work) {
   Request& request = *work.request;
   const bool is_alive = !request.end || std::holds_alternative<Completed>(*request.end);
-  const auto& boundaries = request.options.snapshot_at;
-  const bool is_boundary =
-      std::find(boundaries.begin(), boundaries.end(), work.end) != boundaries.end();
+  const auto ends_at = [&](const std::vector<std::uint32_t>& positions) {
+    return std::find(positions.begin(), positions.end(), work.end) != positions.end();
+  };
+  const bool is_boundary = ends_at(request.boundaries);
   const bool is_prompt_done = work.end == request.prompt().size();
   if (!is_prompt_done) report_prompt(request, work.end);
   if (is_alive && (is_boundary || (is_prompt_done && !request.end)))
-    publish(request, work.end);
+    publish(request, work.end,
+            ends_at(request.waypoints) ? cache::EntryKind::waypoint : cache::EntryKind::prefix);
   else
     publish_at_transition(request);
   if (!is_prompt_done) return;
@@ -123,12 +125,12 @@ void Engine::fork_choices(Request& leader) {
 }
 
 // Shares what the row has of its first tokens (CACHE-8).
-void Engine::publish(const Request& request, std::uint64_t n_tokens) {
+void Engine::publish(const Request& request, std::uint64_t n_tokens, cache::EntryKind kind) {
   if (!parts_.cache || !request.options.prompt_cache) return;
   std::vector<TokenId> tokens;
   for (std::uint64_t i = 0; i < n_tokens; ++i) tokens.push_back(request.token_at(i));
-  const Status kept =
-      parts_.cache->put(tokens, parts_.store->capture(*request.row), namespace_of(request));
+  const Status kept = parts_.cache->put(tokens, parts_.store->capture(*request.row),
+                                        namespace_of(request), nullptr, kind);
   KVASIR_CHECK(kept.has_value()) << "a committed row disagrees with its tokens";
 }
 

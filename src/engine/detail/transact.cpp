@@ -28,8 +28,9 @@ Status Engine::transact(StepReport& report) {
   KVASIR_TRY(const LogitsView logits, run(step));
   KVASIR_TRY_DO(sample(logits));
   deliver(step);
-  std::move(step).commit(keep_);  // noexcept
-  std::move(requests).commit();   // noexcept
+  parts_.executor.replay(batch_of(step), keep_);  // noexcept
+  std::move(step).commit(keep_);                  // noexcept
+  std::move(requests).commit();                   // noexcept
   advance_rows();
   report.n_rows = static_cast<std::uint32_t>(plan_.rows.size());
   report.n_tokens = tokens_.size();
@@ -134,6 +135,10 @@ void Engine::open_work() {
   work_.resize(n_work);
 }
 
+StepBatch Engine::batch_of(const kv::KvStep& step) const noexcept {
+  return {tokens_, positions_, step.views(), wanted_};
+}
+
 Result<LogitsView> Engine::run(const kv::KvStep& step) {
   tokens_.clear();
   positions_.clear();
@@ -156,8 +161,7 @@ Result<LogitsView> Engine::run(const kv::KvStep& step) {
     }
     work.n_logits = wanted_.size() - work.first_logit;
   }
-  KVASIR_TRY(const LogitsView logits,
-             parts_.executor.forward({tokens_, positions_, step.views(), wanted_}));
+  KVASIR_TRY(const LogitsView logits, parts_.executor.forward(batch_of(step)));
   const bool is_whole =
       wanted_.empty() || (logits.data != nullptr && logits.n_rows == wanted_.size() &&
                           logits.vocab == parts_.executor.vocab_size());

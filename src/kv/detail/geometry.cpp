@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "kv/detail/state_views.h"
+
 namespace kvasir::kv {
 namespace {
 
@@ -23,7 +25,22 @@ struct LayerClass {
 
 using TokenBytes = std::vector<std::size_t>;
 
+// What is not keys and values is f32 or bf16: a recurrence's inputs have the type of activations.
+TokenBytes state_bytes(const RecurrentSpec& spec, DType type) {
+  const RecurrentLayerView view = recurrent_view_of(spec, type);
+  if (view.delta_bytes() == 0) return {view.conv_bytes()};
+  return {view.conv_bytes(), view.delta_bytes()};
+}
+
+TokenBytes latent_bytes(const LatentSpec& spec, DType type) {
+  TokenBytes out{(std::size_t{spec.rank} + spec.rope_dim) * size_of(type)};
+  if (spec.index_dim > 0) out.push_back(spec.index_dim * size_of(type));
+  return out;
+}
+
 TokenBytes exact_bytes(const KvLayerSpec& layer, DType type) {
+  if (layer.is_recurrent()) return state_bytes(layer.recurrent, type);
+  if (layer.is_latent()) return latent_bytes(layer.latent, type);
   const std::size_t side = std::size_t{layer.n_kv_heads} * layer.head_dim * size_of(type);
   return {side, side};
 }
@@ -43,7 +60,9 @@ TokenBytes encoded_bytes(const KvLayerSpec& layer, const KvLayerForm& form) {
 std::uint32_t pool_of(std::vector<PoolGeometry>& pools,
                       TokenBytes token_bytes,
                       std::uint32_t block_tokens) {
-  const auto same = [&](const PoolGeometry& pool) { return pool.token_bytes == token_bytes; };
+  const auto same = [&](const PoolGeometry& pool) {
+    return pool.token_bytes == token_bytes && pool.block_tokens == block_tokens;
+  };
   const auto found = std::find_if(pools.begin(), pools.end(), same);
   if (found != pools.end()) return static_cast<std::uint32_t>(found - pools.begin());
   pools.push_back({.token_bytes = std::move(token_bytes), .block_tokens = block_tokens});
@@ -63,12 +82,25 @@ void add_layer(std::vector<LayerClass>& classes, const GroupGeometry& kind, std:
   found->layers.push_back(index);
 }
 
-Result<GroupGeometry> kind_of(const KvLayerSpec& layer, std::uint32_t index) {
+// Elements of a token, or of a state; kMaxWidth + 1 for whatever is beyond it.
+std::size_t width_of(const KvLayerSpec& layer) {
+  if (layer.is_latent())
+    return std::size_t{layer.latent.rank} + layer.latent.rope_dim + layer.latent.index_dim;
+  if (layer.is_attention()) return std::size_t{layer.n_kv_heads} * layer.head_dim;
+  const RecurrentSpec& r = layer.recurrent;
+  const std::size_t tail = std::size_t{r.conv_kernel - 1} * r.n_channels;
+  const std::size_t heads = std::size_t{r.n_value_heads} * r.value_dim;
+  return std::max({tail, heads, heads > kMaxWidth ? heads : heads * r.key_dim});
+}
+
+Result<GroupGeometry> kind_of(const KvLayerSpec& layer, std::uint32_t index, DType type) {
   const std::string where = "KV layer " + std::to_string(index);
-  const std::size_t width = std::size_t{layer.n_kv_heads} * layer.head_dim;
+  const std::size_t width = width_of(layer);
   const KvLayoutOps* layout = find_layout(layer);
   if (layout == nullptr) return unsupported(where + " has no layout");
   if (width == 0 || width > kMaxWidth) return invalid(where + " has an unusable width");
+  if (layer.is_latent() && type == DType::f16)
+    return unsupported(where + " is latent, which is kept in bf16 or f32, not in f16");
   GroupGeometry kind;
   kind.window = layer.window;
   kind.layout = layout;
@@ -121,10 +153,11 @@ Result<KvGeometry> KvGeometry::make(const KvList& list,
   out.layers.resize(list.size());
   std::vector<LayerClass> classes;
   for (std::uint32_t i = 0; i < list.size(); ++i) {
-    KVASIR_TRY(GroupGeometry kind, kind_of(list[i], i));
+    KVASIR_TRY(GroupGeometry kind, kind_of(list[i], i, scheme.type));
     const bool encodes = forms[i].has_encoded();
     if (!encodes || out.transition > 0)
-      kind.exact_pool = pool_of(out.pools, exact_bytes(list[i], scheme.type), block_tokens);
+      kind.exact_pool = pool_of(out.pools, exact_bytes(list[i], scheme.type),
+                                kind.holds_state() ? 1 : block_tokens);
     if (encodes)
       kind.encoded_pool = pool_of(out.pools, encoded_bytes(list[i], forms[i]), block_tokens);
     add_layer(classes, kind, i);

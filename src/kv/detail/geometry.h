@@ -18,10 +18,10 @@
 namespace kvasir::kv {
 
 struct PoolGeometry {
-  std::vector<std::size_t> token_bytes;  // of one token in one layer, a plane
+  std::vector<std::size_t> token_bytes;  // of one token (or state) in one layer, a plane
   std::uint32_t layers_per_block = 0;
   std::uint32_t n_groups = 0;
-  std::uint32_t block_tokens = 0;
+  std::uint32_t block_tokens = 0;  // 1 where a block holds a state
   std::size_t plane_block_bytes(std::size_t plane) const noexcept {
     return token_bytes[plane] * block_tokens;
   }
@@ -37,6 +37,7 @@ struct GroupGeometry {
   const KvLayoutOps* layout = nullptr;
   std::vector<std::uint32_t> layers;  // KV-list indices; place i uses the pool's planes i
 
+  bool holds_state() const noexcept { return layout->holds_state; }
   bool converts() const noexcept { return exact_pool != kNoPool && encoded_pool != kNoPool; }
   bool is_born_encoded() const noexcept { return exact_pool == kNoPool; }
   std::uint32_t pool(bool is_encoded) const noexcept {

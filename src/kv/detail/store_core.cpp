@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kv/detail/state_views.h"
 #include "ops/device.h"
 #include "ops/op_table.h"
 
@@ -74,8 +75,12 @@ namespace {
 
 // Blocks a table keeps when cut to its first p positions. Nothing of them is held when p lies at or
 // before the first held position (an empty prefix, or a window of one): then only whole blocks
-// remain, as released ones.
-std::uint32_t kept_blocks(const StateTable& table, std::uint32_t p, std::uint32_t block_tokens) {
+// remain, as released ones. A state is kept whole or not at all.
+std::uint32_t kept_blocks(const GroupGeometry& group,
+                          const StateTable& table,
+                          std::uint32_t p,
+                          std::uint32_t block_tokens) {
+  if (group.holds_state()) return p > 0 ? 1 : 0;
   const bool holds_any = table.first_position < p;
   return holds_any ? (p + block_tokens - 1) / block_tokens : p / block_tokens;
 }
@@ -87,7 +92,7 @@ std::unique_ptr<StateBody> StoreCore::clone_prefix(const StateBody& body, std::u
   auto out = new_body();
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
     const StateTable& from = body.tables[g];
-    const std::uint32_t kept = kept_blocks(from, p, options.block_tokens);
+    const std::uint32_t kept = kept_blocks(geometry.groups[g], from, p, options.block_tokens);
     out->tables[g].blocks.assign(from.blocks.begin(), from.blocks.begin() + kept);
     out->tables[g].first_position = std::min(from.first_position, p);
     if (p > 0) out->tables[g].is_encoded = from.is_encoded;
@@ -110,7 +115,7 @@ Status StoreCore::trim_to(StateBody& body, std::uint32_t p) {
   if (p == body.length) return {};
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
     StateTable& table = body.tables[g];
-    const std::uint32_t kept = kept_blocks(table, p, options.block_tokens);
+    const std::uint32_t kept = kept_blocks(geometry.groups[g], table, p, options.block_tokens);
     for (std::size_t i = table.blocks.size(); i > kept; --i) {
       const BlockId block = table.blocks[i - 1];
       if (block != kNoBlock) pool_of(g, table.is_encoded).drop(block);
@@ -140,6 +145,7 @@ void StoreCore::release_behind_windows(StateBody& body) noexcept {
   for (std::size_t g = 0; g < body.tables.size(); ++g) {
     const GroupGeometry& group = geometry.groups[g];
     StateTable& table = body.tables[g];
+    if (group.holds_state()) continue;
     const std::uint32_t end =
         group.layout->first_needed(group.window, body.length) / options.block_tokens;
     for (std::uint32_t i = table.first_position / options.block_tokens; i < end; ++i) {
@@ -153,6 +159,7 @@ void StoreCore::release_behind_windows(StateBody& body) noexcept {
 
 bool StoreCore::tail_is_shared(const StateBody& body, std::uint32_t group) const noexcept {
   const StateTable& table = body.tables[group];
+  if (geometry.groups[group].holds_state()) return false;  // never written in place
   if (body.length % options.block_tokens == 0 || table.first_position >= body.length) return false;
   return pool_of(group, table.is_encoded).refs(table.blocks.back()) > 1;
 }
@@ -163,7 +170,8 @@ void StoreCore::add_needed(const StateBody& body,
   const std::uint32_t wanted = blocks_for(std::uint64_t{body.length} + n_tokens);
   for (std::uint32_t g = 0; g < geometry.groups.size(); ++g) {
     const StateTable& table = body.tables[g];
-    const std::size_t appended = wanted - table.blocks.size();
+    const std::size_t appended =
+        geometry.groups[g].holds_state() ? 1 : wanted - table.blocks.size();
     needed[geometry.groups[g].pool(table.is_encoded)] +=
         appended + (tail_is_shared(body, g) ? 1 : 0);
   }
@@ -221,13 +229,29 @@ KvLayerView StoreCore::layer_view(std::size_t layer) const noexcept {
   return view;
 }
 
+LatentLayerView StoreCore::latent_view(std::size_t layer) const noexcept {
+  LatentLayerView view =
+      latent_view_of(list[layer].latent, options.scheme.type, options.block_tokens);
+  const LayerPlace place = geometry.layers[layer];
+  const std::vector<Buffer>& stored = planes[geometry.groups[place.group].exact_pool][place.slot];
+  view.latent = stored[0].data();
+  if (view.index_dim > 0) view.index = stored[1].data();
+  return view;
+}
+
+RecurrentLayerView StoreCore::recurrent_view(std::size_t layer) const noexcept {
+  return recurrent_view_of(list[layer].recurrent, options.scheme.type);
+}
+
 std::vector<PlaneView> StoreCore::layer_planes(std::size_t layer, bool is_encoded) const {
   const LayerPlace place = geometry.layers[layer];
   const std::uint32_t pool = geometry.groups[place.group].pool(is_encoded);
+  const PoolGeometry& shape = geometry.pools[pool];
+  const std::uint32_t n_heads = list[layer].is_attention() ? list[layer].n_kv_heads : 1;
   std::vector<PlaneView> out;
-  for (std::size_t i = 0; i < geometry.pools[pool].token_bytes.size(); ++i)
-    out.push_back({planes[pool][place.slot][i].data(),
-                   geometry.pools[pool].token_bytes[i] / list[layer].n_kv_heads});
+  for (std::size_t i = 0; i < shape.token_bytes.size(); ++i)
+    out.push_back({planes[pool][place.slot][i].data(), shape.token_bytes[i] / n_heads, n_heads,
+                   shape.block_tokens});
   return out;
 }
 
@@ -248,15 +272,10 @@ void StoreCore::copy_slots(std::uint32_t group,
                            std::uint32_t begin,
                            std::uint32_t end) noexcept {
   for (const std::uint32_t layer : geometry.groups[group].layers) {
-    const KvLayerView view = layer_view(layer);
     for (const PlaneView& plane : layer_planes(layer, is_encoded)) {
-      const std::size_t bytes = std::size_t{end - begin} * plane.row_bytes;
-      for (std::uint32_t head = 0; head < view.n_kv_heads; ++head) {
-        const std::size_t source = view.row_index(from, head, begin);
-        const std::size_t target = view.row_index(to, head, begin);
-        device.copy(plane.data + target * plane.row_bytes, plane.data + source * plane.row_bytes,
-                    bytes);
-      }
+      for (std::uint32_t head = 0; head < plane.n_heads; ++head)
+        device.copy(plane.row(to, head, begin), plane.row(from, head, begin),
+                    std::size_t{end - begin} * plane.row_bytes);
     }
   }
 }

@@ -22,8 +22,9 @@
 namespace kvasir::kv {
 
 struct StateTable {
-  std::vector<BlockId>
-      blocks;  // blocks[p / block_tokens] holds position p; kNoBlock below first_position
+  // blocks[p / block_tokens] holds position p; kNoBlock below first_position. Of a group that holds
+  // states: the one of the whole length, and while in a step the next one behind it.
+  std::vector<BlockId> blocks;
   std::uint32_t first_position = 0;  // positions [first_position, length) are held
   bool is_encoded = false;           // the form, and with it the pool, of all blocks
 };
@@ -59,6 +60,7 @@ struct StepBody {
   std::vector<KvLayerView> layer_views;  // these three: one a KV-list entry
   std::vector<LatentLayerView> latent_views;
   std::vector<RecurrentLayerView> recurrent_views;
+  std::vector<RecurrentRowView> recurrent_rows;  // [recurrent layers, n_rows]
 
   explicit StepBody(StoreCore& owner);
   ~StepBody();
@@ -73,12 +75,22 @@ struct StepBody {
 
  private:
   void stage_table(StateBody& body, std::uint32_t group, std::uint32_t n_tokens);
+  void stage_state(StateBody& body, std::uint32_t group);
+  void make_row_views();
+  std::span<const RecurrentRowView> make_recurrent_rows(std::size_t layer);
 };
 
-// A layer's plane of a form: rows [n_blocks][n_kv_heads][block_tokens][row_bytes].
+// A layer's plane of a form: rows [n_blocks][n_heads][block_tokens][row_bytes]. Latent rows have
+// one head; a state is one row of one head and one token.
 struct PlaneView {
   std::byte* data = nullptr;
   std::size_t row_bytes = 0;
+  std::uint32_t n_heads = 1;
+  std::uint32_t block_tokens = 1;
+
+  std::byte* row(BlockId block, std::uint32_t head, std::uint32_t slot) const noexcept {
+    return data + ((std::size_t{block.value} * n_heads + head) * block_tokens + slot) * row_bytes;
+  }
 };
 
 struct StoreCore {
@@ -155,9 +167,16 @@ struct StoreCore {
                   BlockId to,
                   std::uint32_t begin,
                   std::uint32_t end) noexcept;
-  KvLayerView layer_view(std::size_t layer) const noexcept;  // without rows
+  // Without rows.
+  KvLayerView layer_view(std::size_t layer) const noexcept;
+  LatentLayerView latent_view(std::size_t layer) const noexcept;
+  RecurrentLayerView recurrent_view(std::size_t layer) const noexcept;
   std::vector<PlaneView> layer_planes(std::size_t layer, bool is_encoded) const;
   std::string signature(std::size_t layer, bool is_encoded) const;
+  // Blocks a table has when a row of that length rests.
+  std::uint32_t table_size(const GroupGeometry& group, std::uint64_t n_tokens) const noexcept {
+    return group.holds_state() ? (n_tokens > 0 ? 1 : 0) : blocks_for(n_tokens);
+  }
   std::uint32_t blocks_for(std::uint64_t n_tokens) const noexcept {
     return static_cast<std::uint32_t>((n_tokens + options.block_tokens - 1) / options.block_tokens);
   }

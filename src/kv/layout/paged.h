@@ -11,7 +11,10 @@
 namespace kvasir::kv {
 
 struct PagedLayout {
-  static bool owns(const KvLayerSpec& layer) noexcept { return layer.window == 0; }
+  static constexpr bool kHoldsState = false;
+  static bool owns(const KvLayerSpec& layer) noexcept {
+    return layer.is_attention() && layer.window == 0;
+  }
   static std::string signature(const KvLayerSpec&, std::string_view codecs) {
     return "paged:" + std::string(codecs);
   }

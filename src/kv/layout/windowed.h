@@ -13,7 +13,10 @@
 namespace kvasir::kv {
 
 struct WindowedLayout {
-  static bool owns(const KvLayerSpec& layer) noexcept { return layer.window > 0; }
+  static constexpr bool kHoldsState = false;
+  static bool owns(const KvLayerSpec& layer) noexcept {
+    return layer.is_attention() && layer.window > 0;
+  }
   static std::string signature(const KvLayerSpec& layer, std::string_view codecs) {
     return "windowed(" + std::to_string(layer.window) + "):" + std::string(codecs);
   }

@@ -1,0 +1,188 @@
+// One query's attention alone at a depth, per KV codec beside bf16, interleaved in one process: how
+// many bytes a second it reads, and how much of what fewer bytes promise it keeps.
+//   attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_device.h"
+#include "ops/op_table.h"
+#include "tensor/buffer.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::uint32_t kBlockTokens = 64, kKvHeads = 8, kHeadsPerKv = 4;
+// More than the caches hold, so that each layer's keys and values come from memory.
+constexpr std::size_t kWorkingSet = std::size_t{192} << 20;
+
+struct Scheme {
+  std::string name;
+  codec::KvCodec k{}, v{};
+  bool is_exact() const { return k.kind == codec::KvCodecKind::exact; }
+};
+
+std::vector<Scheme> all_schemes() {
+  using codec::KvCodecKind;
+  std::vector<Scheme> out{{"bf16", {}, {}}};
+  for (const std::uint8_t bits : {std::uint8_t{8}, std::uint8_t{4}}) {
+    const codec::KvCodec affine{KvCodecKind::affine, bits, 64, codec::ScaleType::bf16};
+    out.push_back({"affine" + std::to_string(bits), affine, affine});
+  }
+  constexpr std::uint8_t kPairs[][2] = {{8, 8}, {8, 5}, {8, 4}, {8, 3},
+                                        {5, 5}, {4, 4}, {4, 2}, {2, 2}};
+  for (const auto& [k, v] : kPairs) {
+    out.push_back({"turbo-k" + std::to_string(k) + "v" + std::to_string(v),
+                   {KvCodecKind::turbo_keys, k, 32, codec::ScaleType::f16},
+                   {KvCodecKind::turbo_values, v, 32, codec::ScaleType::f16}});
+  }
+  return out;
+}
+
+// Layers of one scheme with a row of `depth` tokens each, filled through the backend.
+class Layers {
+ public:
+  Layers(ops::Device& device, const Scheme& scheme, std::uint32_t dim, std::uint32_t depth)
+      : device_(device), scheme_(scheme), dim_(dim), depth_(depth) {
+    const std::uint32_t n_blocks = (depth + kBlockTokens) / kBlockTokens;
+    for (std::uint32_t i = 0; i < n_blocks; ++i) blocks_.push_back(BlockId{i});
+    n_rows_ = std::size_t{n_blocks} * kBlockTokens * kKvHeads;
+    do {
+      add_layer();
+    } while (layers_.size() * bytes() < kWorkingSet);
+  }
+  // Of keys and values that one layer's query reads.
+  std::size_t bytes() const {
+    std::size_t row = 0;
+    for (const codec::KvCodec& c : {scheme_.k, scheme_.v}) {
+      if (scheme_.is_exact()) row += 2 * std::size_t{dim_};
+      for (std::size_t part = 0; part < codec::kKvRowParts && !scheme_.is_exact(); ++part)
+        row += codec::row_bytes(c, static_cast<codec::KvRowPart>(part), dim_);
+    }
+    return row * kKvHeads * depth_;
+  }
+  // Mean seconds of one layer.
+  double attend() {
+    const std::uint32_t n_heads = kKvHeads * kHeadsPerKv;
+    std::vector<float> q(n_heads * dim_, 0.1f), out(q.size());
+    const KvRowView row{blocks_.data(), 0, depth_ - 1, 1, 0, !scheme_.is_exact()};
+    const auto begin = std::chrono::steady_clock::now();
+    for (KvLayerView view : layers_) {
+      view.rows = {&row, 1};
+      device_.ops().attention(device_, {.q = mat_view(q.data(), 1, n_heads * dim_),
+                                        .kv = view,
+                                        .n_heads = n_heads,
+                                        .scale = 0.1f,
+                                        .out = mat_view(out.data(), 1, n_heads * dim_)});
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    return took.count() / static_cast<double>(layers_.size());
+  }
+
+ private:
+  std::byte* make_plane(std::size_t size_bytes) {
+    Result<Buffer> plane = device_.allocate(size_bytes);
+    if (!plane) std::exit(1);
+    planes_.push_back(*std::move(plane));
+    return planes_.back().data();
+  }
+  KvEncodedSide make_side(const codec::KvCodec& c) {
+    KvEncodedSide side{.codec = c, .planes = {}, .row_bytes = {}};
+    for (std::size_t part = 0; part < codec::kKvRowParts; ++part) {
+      side.row_bytes[part] = codec::row_bytes(c, static_cast<codec::KvRowPart>(part), dim_);
+      if (side.row_bytes[part] > 0) side.planes[part] = make_plane(n_rows_ * side.row_bytes[part]);
+    }
+    return side;
+  }
+  void add_layer() {
+    KvLayerView view;
+    view.type = DType::bf16;
+    view.n_kv_heads = kKvHeads;
+    view.head_dim = dim_;
+    view.block_tokens = kBlockTokens;
+    if (scheme_.is_exact()) {
+      view.k = make_plane(n_rows_ * dim_ * 2);
+      view.v = make_plane(n_rows_ * dim_ * 2);
+    } else {
+      view.k_encoded = make_side(scheme_.k);
+      view.v_encoded = make_side(scheme_.v);
+    }
+    fill(view);
+    layers_.push_back(view);
+  }
+  void fill(KvLayerView view) {
+    constexpr std::uint32_t kChunk = 256;
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(std::size_t{kChunk} * kKvHeads * dim_);
+    for (float& value : values) value = normal(random);
+    const MatView rows = mat_view(values.data(), kChunk, kKvHeads * dim_);
+    for (std::uint32_t done = 0; done < depth_; done += kChunk) {
+      const std::uint32_t n = std::min(kChunk, depth_ - done);
+      const KvRowView row{blocks_.data(), 0, done, n, 0, !scheme_.is_exact()};
+      view.rows = {&row, 1};
+      device_.ops().kv_append(device_, {.k = rows.rows(0, n), .v = rows.rows(0, n), .kv = view});
+    }
+  }
+
+  ops::Device& device_;
+  Scheme scheme_;
+  std::uint32_t dim_, depth_;
+  std::size_t n_rows_ = 0;
+  std::vector<BlockId> blocks_;
+  std::vector<Buffer> planes_;
+  std::vector<KvLayerView> layers_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int run(std::uint32_t dim, std::uint32_t depth, int n_threads, int n_rounds) {
+  auto device = backend::cpu::make_cpu_device({.n_threads = n_threads});
+  if (!device) return std::fprintf(stderr, "error: %s\n", device.error().what.c_str()), 1;
+  std::printf("%s, one query on %u of %u heads of %u, depth %u, %d threads, median of %d rounds\n",
+              std::string((*device)->name()).c_str(), kKvHeads, kKvHeads * kHeadsPerKv, dim, depth,
+              n_threads, n_rounds);
+  std::printf("%-12s %10s %10s %8s %14s %14s %8s\n", "scheme", "MB", "us", "GB/s", "bytes of bf16",
+              "time of bf16", "kept");
+  const std::vector<Scheme> schemes = all_schemes();
+  Layers exact(**device, schemes[0], dim, depth);
+  for (const Scheme& scheme : schemes) {
+    Layers layers(**device, scheme, dim, depth);
+    std::vector<double> own, ratios;
+    for (int i = 0; i < n_rounds; ++i) {
+      const double before = exact.attend(), mine = layers.attend(), after = exact.attend();
+      own.push_back(mine);
+      ratios.push_back(2 * mine / (before + after));
+    }
+    const double bytes = static_cast<double>(layers.bytes()), time = median(own);
+    const double of_bytes = bytes / static_cast<double>(exact.bytes());
+    std::printf("%-12s %10.2f %10.0f %8.2f %14.3f %14.3f %7.0f%%\n", scheme.name.c_str(),
+                bytes / 1e6, time * 1e6, bytes / time / 1e9, of_bytes, median(ratios),
+                100 * of_bytes / median(ratios));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kvasir
+
+int main(int argc, char** argv) {
+  const auto number = [&](int i, int otherwise) {
+    return argc > i ? std::atoi(argv[i]) : otherwise;
+  };
+  const int dim = number(1, 128), depth = number(2, 8192), n_threads = number(3, 2);
+  const int n_rounds = number(4, 9);
+  if (dim < 64 || dim % 64 || depth < 64 || n_threads < 1 || n_rounds < 1)
+    return std::fprintf(stderr, "usage: attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS]\n"),
+           1;
+  return kvasir::run(static_cast<std::uint32_t>(dim), static_cast<std::uint32_t>(depth), n_threads,
+                     n_rounds);
+}
