@@ -57,7 +57,7 @@ std::size_t budget_of_rows(const KvList& list,
                            std::uint64_t n_tokens) {
   std::size_t token_bytes = 0;
   for (const KvLayerSpec& layer : list)
-    token_bytes += 2ull * layer.n_kv_heads * layer.head_dim * size_of(scheme.type);
+    token_bytes += layer.token_elements() * size_of(scheme.type);
   // An encoded form takes at most as much as the exact one, and both are needed at once.
   const std::size_t n_forms = scheme.kind == kv::KvSchemeKind::exact ? 1 : 2;
   return n_forms * n_rows * token_bytes * n_tokens;

@@ -71,12 +71,8 @@ Result<std::vector<PromptLogits>> prompt_logits(const std::filesystem::path& fol
                                                    .progress = {},
                                                    .exact_f32 = false}));
   std::size_t token_bytes = 0;
-  for (const KvLayerSpec& layer : model->kv_list()) {
-    const LatentSpec& latent = layer.latent;
-    token_bytes += (2ull * layer.n_kv_heads * layer.head_dim + latent.rank + latent.rope_dim +
-                    latent.index_dim) *
-                   size_of(kv_type);
-  }
+  for (const KvLayerSpec& layer : model->kv_list())
+    token_bytes += layer.token_elements() * size_of(kv_type);
   const std::size_t budget =
       token_bytes * (longest + 4 * kBlockTokens) * 4;  // with room for groups of unequal width
   KVASIR_TRY(const auto store, kv::KvStore::make(device, model->kv_list(),
