@@ -92,6 +92,37 @@ TEST(LatentConfig, AYarnModelScalesItsScoresByMscaleSquared_MOD35) {
   EXPECT_TRUE(yarn->ropes[0].interleaved);
 }
 
+// The shape of DeepSeek-V3's own config.json, in the older dialect and with nothing of its
+// defaults.
+TEST(LatentConfig, ReadsThePublishedShapeOfDeepSeekV3_MOD35) {
+  const auto d = describe(R"({"architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3", "hidden_size": 7168, "vocab_size": 129280,
+    "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
+    "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+    "num_experts_per_tok": 8, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+    "moe_layer_freq": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "max_position_embeddings": 163840,
+    "rms_norm_eps": 1e-06, "rope_theta": 10000, "num_nextn_predict_layers": 1,
+    "tie_word_embeddings": false, "attention_bias": false, "rope_scaling": {"type": "yarn",
+    "beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 4096}})");
+
+  ASSERT_TRUE(d) << d.error().what;
+  const double mscale = 0.1 * std::log(40.0) + 1.0;
+  EXPECT_EQ(d->max_positions, 163840u);
+  EXPECT_EQ(d->n_draft_layers, 1u);
+  EXPECT_FALSE(d->layers[2].moe);
+  ASSERT_TRUE(d->layers[3].moe);
+  EXPECT_EQ(d->layers[3].moe->n_groups, 8u);
+  EXPECT_EQ(d->layers[3].moe->topk_groups, 4u);
+  EXPECT_EQ(d->layers[3].moe->shared_intermediate, 2048u);
+  EXPECT_FLOAT_EQ(d->layers[3].moe->scale, 2.5f);
+  EXPECT_FLOAT_EQ(d->layers[0].latent->scale,
+                  static_cast<float>(mscale * mscale / std::sqrt(192.0)));
+  EXPECT_EQ(d->ropes[0].inverse_frequencies.size(), 32u);
+  EXPECT_EQ(kv_list_of(*d)[60], (KvLayerSpec{.latent = {.rank = 512, .rope_dim = 64}}));
+}
+
 TEST(LatentConfig, ALayersStateIsItsLatentRowAndItsOwnIndexKeys_KV40) {
   const std::string config = config_of(kSparse);
   const auto own = describe(config);
