@@ -24,23 +24,19 @@ constexpr std::size_t kWorkingSet = std::size_t{192} << 20;
 struct Scheme {
   std::string name;
   codec::KvCodec k{}, v{};
-  bool is_exact() const { return k.kind == codec::KvCodecKind::exact; }
+  bool is_exact() const { return k.is_exact(); }
 };
 
 std::vector<Scheme> all_schemes() {
-  using codec::KvCodecKind;
   std::vector<Scheme> out{{"bf16", {}, {}}};
-  for (const std::uint8_t bits : {std::uint8_t{8}, std::uint8_t{4}}) {
-    const codec::KvCodec affine{KvCodecKind::affine, bits, 64, codec::ScaleType::bf16};
+  for (const int bits : {8, 4}) {
+    const codec::KvCodec affine = codec::affine_kv(bits, 64, codec::ScaleType::bf16);
     out.push_back({"affine" + std::to_string(bits), affine, affine});
   }
-  constexpr std::uint8_t kPairs[][2] = {{8, 8}, {8, 5}, {8, 4}, {8, 3},
-                                        {5, 5}, {4, 4}, {4, 2}, {2, 2}};
-  for (const auto& [k, v] : kPairs) {
-    out.push_back({"turbo-k" + std::to_string(k) + "v" + std::to_string(v),
-                   {KvCodecKind::turbo_keys, k, 32, codec::ScaleType::f16},
-                   {KvCodecKind::turbo_values, v, 32, codec::ScaleType::f16}});
-  }
+  constexpr int kPairs[][2] = {{8, 8}, {8, 5}, {8, 4}, {8, 3}, {5, 5}, {4, 4}, {4, 2}, {2, 2}};
+  for (const auto& [k, v] : kPairs)
+    out.push_back({"turbo-k" + std::to_string(k) + "v" + std::to_string(v), codec::turbo_keys_kv(k),
+                   codec::turbo_values_kv(v)});
   return out;
 }
 

@@ -6,23 +6,24 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codec/weight_codec.h"
 
 namespace kvasir::codec {
 
-enum class KvCodecKind : std::uint8_t { exact, affine, turbo_keys, turbo_values };
-
 // Which codec, with its parameters. exact: `scale_type` is the element type. affine: of scales and
 // biases, which is the layer's exact type. turbo: f16.
 struct KvCodec {
-  KvCodecKind kind = KvCodecKind::exact;
+  std::uint8_t kind = 0;    // its place in kv/list.h; 0: exact
   std::uint8_t bits = 16;   // of a code
   std::uint16_t group = 0;  // elements of a row that share a scale
   ScaleType scale_type = ScaleType::bf16;
+  bool is_exact() const noexcept { return kind == 0; }
   friend bool operator==(const KvCodec&, const KvCodec&) = default;
 };
 
@@ -38,18 +39,24 @@ constexpr std::size_t size_of(ScaleType type) noexcept { return type == ScaleTyp
 
 constexpr KvCodec exact_kv(ScaleType type) noexcept {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(type));
-  return {KvCodecKind::exact, bits, 0, type};
+  return {0, bits, 0, type};
 }
-constexpr KvCodec affine_kv(int bits, int group, ScaleType scales) noexcept {
-  return {KvCodecKind::affine, static_cast<std::uint8_t>(bits), static_cast<std::uint16_t>(group),
-          scales};
-}
-constexpr KvCodec turbo_keys_kv(int bits) noexcept {
-  return {KvCodecKind::turbo_keys, static_cast<std::uint8_t>(bits), 32, ScaleType::f16};
-}
-constexpr KvCodec turbo_values_kv(int bits) noexcept {
-  return {KvCodecKind::turbo_values, static_cast<std::uint8_t>(bits), 32, ScaleType::f16};
-}
+KvCodec affine_kv(int bits, int group, ScaleType scales) noexcept;
+KvCodec turbo_keys_kv(int bits) noexcept;
+KvCodec turbo_values_kv(int bits) noexcept;
+
+// Keys and values of a layer may have different codecs (KV-8); some serve one side only.
+enum class KvSide : std::uint8_t { keys, values };
+// Every encoded form of a side, in each of its widths and groups. exact: the layer's exact type.
+std::vector<KvCodec> all_kv_codecs(KvSide side, ScaleType exact);
+// The one among them whose signature_part() is the text.
+std::optional<KvCodec> find_kv_codec(KvSide side, std::string_view text, ScaleType exact);
+
+// Each of them on each side at least once: with its namesake where the other side has one.
+struct KvCodecPair {
+  KvCodec k, v;
+};
+std::vector<KvCodecPair> paired_kv_codecs(ScaleType exact);
 
 // Whether rows of that length can be stored so (KV-7, KV-10, KV-17); the other functions ask for
 // it.
@@ -79,13 +86,11 @@ void unpack_row(const KvCodec& codec,
                 float* scales,
                 float* offsets) noexcept;
 
-// turbo_values: the value of each code, ascending. Others: empty.
+// The value of each code, ascending, of codecs with a codebook. Others: empty.
 std::span<const float> centroids(const KvCodec& codec) noexcept;
-// turbo_values decode to rotated rows; attention sums them rotated and turns the sum back once
-// (KV-16): out = InvFWHT(out) / sqrt(dim) ⊙ signs, in place. f32; f64 for the oracle.
-constexpr bool is_rotated(const KvCodec& codec) noexcept {
-  return codec.kind == KvCodecKind::turbo_values;
-}
+// Rows of some codecs decode to rotated rows; attention sums them rotated and turns the sum back
+// once (KV-16): out = InvFWHT(out) / sqrt(dim) ⊙ signs, in place. f32; f64 for the oracle.
+bool is_rotated(const KvCodec& codec) noexcept;
 void unrotate(float* out, std::uint32_t dim) noexcept;
 void unrotate(double* out, std::uint32_t dim) noexcept;
 

@@ -5,6 +5,15 @@
 namespace kvasir::fit {
 namespace {
 
+StateLayer constant_layer(const RecurrentSpec& spec, std::uint64_t element_bytes) noexcept {
+  const std::uint64_t tail = spec.conv_kernel > 0 ? spec.conv_kernel - 1 : 0;
+  const std::uint64_t values = std::uint64_t{spec.n_value_heads} * spec.value_dim;
+  return {.exact_bytes = 0,
+          .encoded_bytes = 0,
+          .window = 0,
+          .constant_bytes = values * spec.key_dim * 4 + tail * spec.n_channels * element_bytes};
+}
+
 std::uint64_t row_bytes(const codec::KvCodec& codec, std::uint32_t dim) {
   std::uint64_t bytes = 0;
   for (const auto part :
@@ -25,6 +34,10 @@ Result<std::vector<StateLayer>> state_of(const KvList& list, const kv::KvScheme&
                                  static_cast<std::uint32_t>(size_of(scheme.type))));
       continue;
     }
+    if (list[i].is_recurrent()) {
+      out.push_back(constant_layer(list[i].recurrent, size_of(scheme.type)));
+      continue;
+    }
     const std::uint64_t heads = list[i].n_kv_heads;
     const std::uint32_t dim = list[i].head_dim;
     StateLayer layer{.exact_bytes = 2 * heads * dim * size_of(scheme.type),
@@ -39,23 +52,18 @@ Result<std::vector<StateLayer>> state_of(const KvList& list, const kv::KvScheme&
 }
 
 StateLayer delta_layer(const DeltaShape& s, std::uint32_t element_bytes) noexcept {
-  const std::uint64_t values = std::uint64_t{s.v_heads} * s.v_dim;
-  const std::uint64_t conv = 2 * std::uint64_t{s.k_heads} * s.k_dim + values;
-  const std::uint64_t tail = s.conv_width > 0 ? s.conv_width - 1 : 0;
-  return {.exact_bytes = 0,
-          .encoded_bytes = 0,
-          .window = 0,
-          .constant_bytes = values * s.k_dim * 4 + tail * conv * element_bytes};
+  return constant_layer({.conv_kernel = s.conv_width,
+                         .n_channels = 2 * s.k_heads * s.k_dim + s.v_heads * s.v_dim,
+                         .n_value_heads = s.v_heads,
+                         .value_dim = s.v_dim,
+                         .key_dim = s.k_dim},
+                        element_bytes);
 }
 
 StateLayer short_conv_layer(std::uint32_t conv_width,
                             std::uint32_t hidden,
                             std::uint32_t element_bytes) noexcept {
-  const std::uint64_t tail = conv_width > 0 ? conv_width - 1 : 0;
-  return {.exact_bytes = 0,
-          .encoded_bytes = 0,
-          .window = 0,
-          .constant_bytes = tail * hidden * element_bytes};
+  return constant_layer({.conv_kernel = conv_width, .n_channels = hidden}, element_bytes);
 }
 
 StateLayer latent_layer(std::uint32_t kv_lora_rank,

@@ -192,6 +192,17 @@ TEST(FitFacts, RecurrentAndLatentLayersFollowFit4) {
 
   EXPECT_EQ(delta.constant_bytes, 32u * 128 * 64 * 4 + 3 * (2 * 16 * 64 + 32 * 128) * 2);
   EXPECT_EQ(short_conv_layer(3, 2048, 2).constant_bytes, 2u * 2048 * 2);
+  const KvList list{{.recurrent = {.conv_kernel = 4,
+                                   .n_channels = 2 * 16 * 64 + 32 * 128,
+                                   .n_value_heads = 32,
+                                   .value_dim = 128,
+                                   .key_dim = 64}},
+                    {.recurrent = {.conv_kernel = 3, .n_channels = 2048}}};
+  const auto state = state_of(list, {});
+  ASSERT_TRUE(state) << state.error().what;
+  EXPECT_EQ((*state)[0].constant_bytes, delta.constant_bytes);
+  EXPECT_EQ((*state)[0].exact_bytes, 0u);
+  EXPECT_EQ((*state)[1].constant_bytes, 2u * 2048 * 2);
   EXPECT_EQ(latent_layer(512, 64, 0, 2).exact_bytes, 576u * 2);
   EXPECT_EQ(latent_layer(512, 64, 128, 2).exact_bytes, 704u * 2);
 

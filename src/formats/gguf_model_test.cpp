@@ -106,6 +106,14 @@ TEST(GgufModel, NamesAreThoseOfTheArchitecture_MOD52) {
   EXPECT_EQ(name_in("phi3", "blk.1.ffn_up.weight"), "model.layers.1.mlp.gate_up_proj.weight");
   EXPECT_EQ(name_in("glm4", "blk.1.post_attention_norm.weight"),
             "model.layers.1.post_self_attn_layernorm.weight");
+  EXPECT_EQ(name_in("lfm2", "blk.2.shortconv.in_proj.weight"),
+            "model.layers.2.conv.in_proj.weight");
+  EXPECT_EQ(name_in("lfm2", "token_embd_norm.weight"), "model.embedding_norm.weight");
+  EXPECT_EQ(name_in("qwen3next", "blk.2.attn_qkv.weight"),
+            "model.layers.2.linear_attn.in_proj_qkv.weight");
+  EXPECT_EQ(name_in("qwen3next", "blk.2.ssm_a"), "model.layers.2.linear_attn.A");
+  EXPECT_EQ(name_in("qwen3next", "blk.2.ssm_dt.bias"), "model.layers.2.linear_attn.dt_bias");
+  EXPECT_EQ(name_in("qwen3next", "blk.2.ssm_dt"), "model.layers.2.linear_attn.dt_bias");
   EXPECT_EQ(name_in("qwen2", "blk.1.attn_k.bias"), "model.layers.1.self_attn.k_proj.bias");
   EXPECT_EQ(name_in("qwen3moe", "blk.1.ffn_gate_exps.weight"),
             "model.layers.1.mlp.switch_mlp.gate_proj.weight");

@@ -108,7 +108,11 @@ const TensorInfo* ModelFiles::find(std::string_view name) const noexcept {
 Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name,
                                                std::uint32_t n_out,
                                                std::uint32_t n_in) const {
-  KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(name, {n_out, n_in}));
+  using Shape = std::vector<std::uint64_t>;
+  const TensorInfo* info = find(name);
+  const bool is_vector = n_out == 1 && info && info->shape == Shape{n_in};
+  KVASIR_TRY(const StoredTensor* tensor,
+             impl_->use_shaped(name, is_vector ? Shape{n_in} : Shape{n_out, n_in}));
   return view_of(*tensor, 0, n_out, n_in);
 }
 

@@ -66,8 +66,9 @@ class ModelFiles {
   const TensorInfo* find(
       std::string_view name) const noexcept;  // null when absent; does not mark it as used
 
-  // [n_out, n_in]; for MLX modules name is "<module>.weight" and the planes are found beside it.
-  // Missing, misshapen → an error naming the tensor. Each call marks the tensor as used.
+  // [n_out, n_in] (of one row also [n_in]); for MLX modules name is "<module>.weight" and the
+  // planes are found beside it. Missing, misshapen → an error naming the tensor. Each call marks
+  // the tensor as used.
   Result<codec::WeightMatrix> matrix(std::string_view name,
                                      std::uint32_t n_out,
                                      std::uint32_t n_in) const;

@@ -35,8 +35,16 @@ KvScheme affine(std::uint8_t bits, std::uint16_t group, bool is_eager = false) {
 KvScheme turbo(std::uint8_t k, std::uint8_t v) {
   return {.kind = KvSchemeKind::turbo, .k_bits = k, .v_bits = v, .start = 0, .first_span = kT};
 }
-const std::vector<KvScheme> kSchemes{{},          affine(8, 32), affine(4, 64), affine(8, 64, true),
-                                     turbo(8, 3), turbo(4, 4),   turbo(2, 2)};
+std::vector<KvScheme> all_schemes() {
+  std::vector<KvScheme> out{{}, affine(8, 64), affine(8, 64, true), turbo(8, 3)};
+  for (const codec::KvCodecPair& pair : codec::paired_kv_codecs(codec::ScaleType::bf16))
+    out.push_back({.kind = KvSchemeKind::named,
+                   .k_codec = pair.k,
+                   .v_codec = pair.v,
+                   .start = 0,
+                   .first_span = kT});
+  return out;
+}
 
 struct Case {
   KvList list;
@@ -53,7 +61,7 @@ std::vector<Case> all_cases() {
   for (const KvLayerSpec& layer : kLayers) lists.push_back({layer, layer});
   std::vector<Case> out;
   for (const KvList& list : lists)
-    for (const KvScheme& scheme : kSchemes)
+    for (const KvScheme& scheme : all_schemes())
       if (forms_of(scheme, list)) out.push_back({list, scheme});
   return out;
 }

@@ -19,13 +19,12 @@ std::uint64_t start_of(const KvScheme& scheme) noexcept {
 }
 
 KvLayerForm affine_form(const KvScheme& scheme, std::uint8_t bits, std::uint16_t group) {
-  const codec::KvCodec codec{codec::KvCodecKind::affine, bits, group, scale_type_of(scheme.type)};
+  const codec::KvCodec codec = codec::affine_kv(bits, group, scale_type_of(scheme.type));
   return {codec, codec};
 }
 
 KvLayerForm turbo_form(const KvScheme& scheme) {
-  return {{codec::KvCodecKind::turbo_keys, scheme.k_bits, 32, codec::ScaleType::f16},
-          {codec::KvCodecKind::turbo_values, scheme.v_bits, 32, codec::ScaleType::f16}};
+  return {codec::turbo_keys_kv(scheme.k_bits), codec::turbo_values_kv(scheme.v_bits)};
 }
 
 Error cannot_store(std::size_t layer, const KvLayerSpec& spec, const KvLayerForm& form) {
@@ -49,6 +48,8 @@ KvLayerForm wanted_form(const KvScheme& scheme, const KvLayerSpec& spec, std::ui
       for (const KvLayerBits& entry : scheme.layers)
         if (entry.layer == layer) return affine_form(scheme, entry.bits, entry.group);
       break;
+    case KvSchemeKind::named:
+      return {scheme.k_codec, scheme.v_codec};
   }
   return {};
 }
@@ -79,6 +80,27 @@ Status read_turbo(std::string_view text, KvScheme& out) {
   out.k_bits = *k;
   out.v_bits = *v;
   return {};
+}
+
+// A codec by the name it has in signatures, for keys and values alike or "K,V".
+Result<KvScheme> read_named(std::string_view text, KvScheme out) {
+  const std::size_t comma = std::min(text.find(','), text.size());
+  const std::string_view k = text.substr(0, comma);
+  const std::string_view v = comma < text.size() ? text.substr(comma + 1) : k;
+  const auto k_codec = codec::find_kv_codec(codec::KvSide::keys, k, scale_type_of(out.type));
+  const auto v_codec = codec::find_kv_codec(codec::KvSide::values, v, scale_type_of(out.type));
+  if (!k_codec || !v_codec) return bad_quant();
+  out.kind = KvSchemeKind::named;
+  out.k_codec = *k_codec;
+  out.v_codec = *v_codec;
+  out.start = out.start.value_or(0);
+  return out;
+}
+
+std::string name_in_key(const codec::KvCodec& codec) {
+  std::string name = codec::signature_part(codec);
+  std::replace(name.begin(), name.end(), ':', '-');
+  return name;
 }
 
 Status read_start(std::string_view text, KvScheme& out) {
@@ -124,6 +146,8 @@ std::string KvScheme::cache_key() const {
     if (group != 64) key += "-g" + std::to_string(group);
   } else if (kind == KvSchemeKind::turbo) {
     key = "turbo-k" + std::to_string(k_bits) + "v" + std::to_string(v_bits);
+  } else if (kind == KvSchemeKind::named) {
+    key = "k-" + name_in_key(k_codec) + "-v-" + name_in_key(v_codec);
   }
   if (const std::uint64_t from = start_of(*this); from > 0) key += "-start" + std::to_string(from);
   if (is_eager) key += "-eager";
@@ -167,7 +191,7 @@ Result<KvScheme> resolve_kv_scheme(const KvSchemeRequest& request) {
   out.type = request.type;
   out.group = request.group;
   KVASIR_TRY_DO(read_start(request.start, out));
-  if (request.quant.starts_with("turbo")) {
+  if (request.quant == "turbo" || request.quant.starts_with("turbo:k")) {
     out.kind = KvSchemeKind::turbo;
     KVASIR_TRY_DO(read_turbo(request.quant, out));
     out.start = out.start.value_or(0);
@@ -184,7 +208,7 @@ Result<KvScheme> resolve_kv_scheme(const KvSchemeRequest& request) {
     out.layers = *request.config;
     return out;
   }
-  if (request.quant != "4" && request.quant != "8") return bad_quant();
+  if (request.quant != "4" && request.quant != "8") return read_named(request.quant, out);
   if (!is_one_of(request.group, {32, 64, 128}))
     return invalid("kv-group-size must be 32, 64 or 128");
   out.kind = KvSchemeKind::affine_uniform;

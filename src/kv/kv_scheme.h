@@ -18,7 +18,8 @@
 
 namespace kvasir::kv {
 
-enum class KvSchemeKind : std::uint8_t { exact, affine_uniform, affine_config, turbo };
+// named: any two codecs of codec/kv/list.h.
+enum class KvSchemeKind : std::uint8_t { exact, affine_uniform, affine_config, turbo, named };
 
 // An entry of kv_config.json (KV-6). Layers that no entry names stay exact.
 struct KvLayerBits {
@@ -33,14 +34,15 @@ inline constexpr std::uint32_t kFirstSpan = 512;
 
 struct KvScheme {
   KvSchemeKind kind = KvSchemeKind::exact;
-  DType type = DType::bf16;                 // the exact type: bf16, f16 or f32
-  std::uint8_t bits = 8;                    // affine_uniform: 4 or 8
-  std::uint16_t group = 64;                 // affine_uniform: 32, 64 or 128
-  std::uint8_t k_bits = 8, v_bits = 3;      // turbo
-  std::vector<KvLayerBits> layers = {};     // affine_config, by layer
-  std::optional<std::uint64_t> start = {};  // unset: 5000 for affine_uniform, else 0 (KV-5)
-  bool is_eager = false;                    // rows are born encoded (KV-22)
-  std::uint32_t first_span = kFirstSpan;    // F of KV-20
+  DType type = DType::bf16;                   // the exact type: bf16, f16 or f32
+  std::uint8_t bits = 8;                      // affine_uniform: 4 or 8
+  std::uint16_t group = 64;                   // affine_uniform: 32, 64 or 128
+  std::uint8_t k_bits = 8, v_bits = 3;        // turbo
+  std::vector<KvLayerBits> layers = {};       // affine_config, by layer
+  codec::KvCodec k_codec = {}, v_codec = {};  // named
+  std::optional<std::uint64_t> start = {};    // unset: 5000 for affine_uniform, else 0 (KV-5)
+  bool is_eager = false;                      // rows are born encoded (KV-22)
+  std::uint32_t first_span = kFirstSpan;      // F of KV-20
 
   // T of KV-20: queries at q < T read exact keys, those at q ≥ T encoded ones.
   std::uint64_t transition() const noexcept;
@@ -51,7 +53,7 @@ struct KvScheme {
 // How one layer is stored. A layer without an encoded form is exact for ever.
 struct KvLayerForm {
   codec::KvCodec k, v;  // of the encoded form; kind exact: none
-  bool has_encoded() const noexcept { return k.kind != codec::KvCodecKind::exact; }
+  bool has_encoded() const noexcept { return !k.is_exact(); }
   friend bool operator==(const KvLayerForm&, const KvLayerForm&) = default;
 };
 
@@ -63,7 +65,7 @@ std::uint32_t n_exact_windowed(const KvScheme& scheme, const KvList& list) noexc
 
 // What was asked for (`--kv-quant`, `--quantized-kv-start`, kv_config.json).
 struct KvSchemeRequest {
-  std::string quant = "off";  // off | config | 4 | 8 | turbo[:kKvV]
+  std::string quant = "off";  // off | config | 4 | 8 | turbo[:kKvV] | a codec | K,V
   std::string start = {};     // empty: not given; "eager", or a number
   std::uint16_t group = 64;   // --kv-group-size
   DType type = DType::bf16;

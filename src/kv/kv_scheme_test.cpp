@@ -56,6 +56,44 @@ TEST(KvScheme, RequestsResolveInOrder_KV3_KV5) {
     EXPECT_THAT(key({.quant = quant}), ::testing::HasSubstr("takes K of 2, 4, 5 or 8"));
 }
 
+TEST(KvScheme, AnyCodecOfTheListServesByItsName_KV8) {
+  const auto key = [](const KvSchemeRequest& request) {
+    const auto scheme = resolve_kv_scheme(request);
+    return scheme ? scheme->cache_key() : scheme.error().what;
+  };
+  EXPECT_EQ(key({.quant = "affine:8:32"}), "k-affine-8-32-v-affine-8-32");
+  EXPECT_EQ(key({.quant = "affine:8:64,turbo:3", .start = "600"}),
+            "k-affine-8-64-v-turbo-3-start600");
+  for (const char* quant : {"turbo:3", "affine:8:64,", ",turbo:3", "bf16", "affine:8", "turbo:8,x"})
+    EXPECT_EQ(key({.quant = quant}), "kv-quant must be off, config, 4, 8 or turbo[:kKvV]");
+  const auto scheme = resolve_kv_scheme({.quant = "affine:4:64,turbo:4", .type = DType::f16});
+  ASSERT_TRUE(scheme);
+  const auto forms = forms_of(*scheme, {{2, 64, 0}, {2, 64, 16}});
+  ASSERT_TRUE(forms);
+  for (const KvLayerForm& form : *forms) {
+    EXPECT_EQ(form.k, codec::affine_kv(4, 64, codec::ScaleType::f16));
+    EXPECT_EQ(form.v, codec::turbo_values_kv(4));
+  }
+}
+
+TEST(KvScheme, LatentAndRecurrentLayersStayExact_KV7) {
+  const KvLayerSpec full{2, 64, 0}, latent{.latent = {.rank = 16, .rope_dim = 8}},
+      state{.recurrent = {.conv_kernel = 4, .n_channels = 8}};
+  const auto uniform = resolve_kv_scheme({.quant = "8"});
+  const auto forms = forms_of(*uniform, {latent, full, state});
+  ASSERT_TRUE(forms) << forms.error().what;
+  EXPECT_FALSE((*forms)[0].has_encoded());
+  EXPECT_TRUE((*forms)[1].has_encoded());
+  EXPECT_FALSE((*forms)[2].has_encoded());
+  EXPECT_EQ(forms_of(*uniform, {latent, state}).error().what,
+            "kv-quant has no effect on this model");
+  for (const std::uint32_t layer : {0u, 2u}) {
+    const KvScheme config{.kind = KvSchemeKind::affine_config, .layers = {{layer, 8, 64}}};
+    EXPECT_THAT(forms_of(config, {latent, full, state}).error().what,
+                ::testing::HasSubstr("layer_idx " + std::to_string(layer) + " is a "));
+  }
+}
+
 TEST(KvScheme, TransitionIsAtLeastTheFirstSpan_KV20_KV22) {
   using enum KvSchemeKind;
   EXPECT_EQ(KvScheme{}.transition(), kNeverEncoded);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <optional>
 
+#include "codec/kv_codec.h"
+
 namespace kvasir::kv {
 namespace {
 
@@ -28,27 +30,21 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> wo
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-std::string_view next_word(std::string_view& text) {
-  const std::size_t end = std::min(text.find(':'), text.size());
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return word;
+bool is_codec(codec::KvSide side, std::string_view text) {
+  return is_one_of(text, {"bf16", "f16", "f32"}) ||
+         codec::find_kv_codec(side, text, codec::ScaleType::bf16).has_value();
 }
 
-// bf16 | f16 | f32 | affine:{bits}:{group} | turbo:{b}; empty when it is none of them.
-std::string next_codec(std::string_view& text) {
-  const std::string_view kind = next_word(text);
-  if (is_one_of(kind, {"bf16", "f16", "f32"})) return std::string(kind);
-  if (kind == "affine") {
-    const std::string_view bits = next_word(text), group = next_word(text);
-    if (is_one_of(bits, {"4", "8"}) && is_one_of(group, {"32", "64", "128"}))
-      return "affine:" + std::string(bits) + ":" + std::string(group);
+// {k}:{v}: names of codecs hold colons too, so each is tried.
+bool read_codecs(std::string_view text, KvSignature& out) {
+  for (std::size_t at = text.find(':'); at != text.npos; at = text.find(':', at + 1)) {
+    const std::string_view k = text.substr(0, at), v = text.substr(at + 1);
+    if (!is_codec(codec::KvSide::keys, k) || !is_codec(codec::KvSide::values, v)) continue;
+    out.k_codec = k;
+    out.v_codec = v;
+    return true;
   }
-  if (kind == "turbo") {
-    const std::string_view bits = next_word(text);
-    if (is_one_of(bits, {"2", "3", "4", "5", "8"})) return "turbo:" + std::string(bits);
-  }
-  return "";
+  return false;
 }
 
 // The layout word and, of a windowed one, its window; leaves `:{k}:{v}` or nothing.
@@ -87,10 +83,7 @@ Result<KvSignature> parse_signature(std::string_view text) {
   }
   if (!read_layout(rest, out)) return unknown;
   if (out.layout != "paged" && out.layout != "windowed") return out;
-  if (rest.ends_with(':')) return unknown;
-  out.k_codec = next_codec(rest);
-  out.v_codec = next_codec(rest);
-  if (out.k_codec.empty() || out.v_codec.empty() || !rest.empty()) return unknown;
+  if (!read_codecs(rest, out)) return unknown;
   return out;
 }
 

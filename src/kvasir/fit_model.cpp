@@ -81,6 +81,7 @@ std::uint64_t product_bytes_per_token(const model::DecoderConfig& config) {
     widest = std::max<std::uint64_t>(widest, layer.attention.q_width());
     if (layer.latent)
       widest = std::max<std::uint64_t>({widest, layer.latent->q_rank, layer.latent->v_width()});
+    if (layer.delta) widest = std::max<std::uint64_t>(widest, layer.delta->values_width());
     if (layer.has_mlp()) widest = std::max<std::uint64_t>(widest, layer.mlp.intermediate);
     if (layer.moe)
       widest = std::max<std::uint64_t>(

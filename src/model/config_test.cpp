@@ -73,8 +73,14 @@ void expect_runnable(const DecoderConfig& config, const std::string& from) {
     }
     const AttentionSpec& a = layer.attention;
     ASSERT_TRUE(!a.donor || *a.donor < std::size_t(&layer - config.layers.data())) << from;
-    ASSERT_TRUE(a.n_kv_heads && a.n_heads % a.n_kv_heads == 0 && a.q_width() &&
-                std::isfinite(a.scale))
+    if (const auto& d = layer.delta) {
+      ASSERT_TRUE(d->n_key_heads && d->n_value_heads % d->n_key_heads == 0 && d->key_dim &&
+                  d->value_dim && d->conv_kernel)
+          << from;
+    }
+    ASSERT_EQ(layer.is_recurrent(), layer.delta || layer.short_conv) << from;
+    ASSERT_TRUE(layer.is_recurrent() || (a.n_kv_heads && a.n_heads % a.n_kv_heads == 0 &&
+                                         a.q_width() && std::isfinite(a.scale)))
         << from;
     if (a.rope) {
       ASSERT_LT(*a.rope, config.ropes.size()) << from;

@@ -18,7 +18,8 @@
 namespace kvasir::model {
 
 enum class QkNorm : std::uint8_t { none, per_head, full_width };
-enum class LayerType : std::uint8_t { full, sliding };  // what config.json calls a layer (MOD-3)
+// What config.json calls a layer (MOD-3); recurrent: gated delta or short convolution.
+enum class LayerType : std::uint8_t { full, sliding, recurrent };
 enum class NormKind : std::uint8_t { rms, layer };
 
 struct AttentionSpec {
@@ -34,8 +35,9 @@ struct AttentionSpec {
   bool fused_qkv = false;  // stored as one qkv_proj
   bool qkv_bias = false;
   bool out_bias = false;
-  bool sinks = false;   // one more logit a head in the softmax's denominator
-  bool v_norm = false;  // RMSNorm without weight on each head of v
+  bool sinks = false;        // one more logit a head in the softmax's denominator
+  bool output_gate = false;  // q_proj yields [query | gate] a head; the output × sigmoid(gate)
+  bool v_norm = false;       // RMSNorm without weight on each head of v
   bool v_is_k = false;  // no v_proj: v is k as projected, before its norm and rope; needs v_norm
   // Reads the keys and values of this earlier layer, which has the same shape and window, instead
   // of making its own (KV-41).
@@ -43,9 +45,10 @@ struct AttentionSpec {
 
   std::uint32_t q_width() const noexcept { return n_heads * head_dim; }
   std::uint32_t kv_width() const noexcept { return n_kv_heads * head_dim; }
-  // Columns of q, k and v side by side; q alone where the layer borrows the others.
+  // Columns of q, its gate, k and v side by side; without k and v where the layer borrows them.
+  std::uint32_t k_column() const noexcept { return q_width() * (output_gate ? 2 : 1); }
   std::uint32_t qkv_width() const noexcept {
-    return donor ? q_width() : q_width() + 2 * kv_width();
+    return donor ? k_column() : k_column() + 2 * kv_width();
   }
   // Of them, outputs of a stored matrix.
   std::uint32_t projected_width() const noexcept { return qkv_width() - (v_is_k ? kv_width() : 0); }
@@ -84,6 +87,31 @@ struct LatentAttentionSpec {
   bool has_own_index() const noexcept { return index && !index->is_shared; }
 };
 
+// A linear layer of the gated delta rule (MOD-41), in the place of attention.
+struct DeltaSpec {
+  std::uint32_t n_key_heads = 0;  // divides n_value_heads
+  std::uint32_t n_value_heads = 0;
+  std::uint32_t key_dim = 0;  // of a head
+  std::uint32_t value_dim = 0;
+  std::uint32_t conv_kernel = 0;
+  bool fused_qkvz = false;  // stored as one in_proj_qkvz, grouped by key head
+  bool fused_ba = false;    // stored as one in_proj_ba, grouped alike
+
+  std::uint32_t keys_width() const noexcept { return n_key_heads * key_dim; }
+  std::uint32_t values_width() const noexcept { return n_value_heads * value_dim; }
+  std::uint32_t conv_width() const noexcept { return 2 * keys_width() + values_width(); }
+  // Columns of q, k, v, z, b and a side by side.
+  std::uint32_t b_column() const noexcept { return conv_width() + values_width(); }
+  std::uint32_t inputs_width() const noexcept { return b_column() + 2 * n_value_heads; }
+};
+
+// C ⊙ conv(B ⊙ x) with B, C, x of one projection (MOD-33), in the place of attention.
+struct ShortConvSpec {
+  std::uint32_t kernel = 0;
+  std::uint32_t width = 0;  // channels
+  bool bias = false;        // of both projections and of the convolution
+};
+
 struct MlpSpec {  // down(act(gate(x)) ⊙ up(x)), or c_proj(act(c_fc(x)))
   std::uint32_t intermediate = 0;
   ops::Activation activation = ops::Activation::silu;
@@ -104,6 +132,7 @@ struct MoeSpec {
   std::uint32_t top_k = 0;
   std::uint32_t intermediate = 0;         // of one expert
   std::uint32_t shared_intermediate = 0;  // of the shared expert; 0: none
+  bool shared_gate = false;               // the shared expert × sigmoid(its own gate)
   ops::Activation activation = ops::Activation::silu;
   float activation_limit = 0.0f;  // of clamped_swiglu
   ExpertLayout layout = ExpertLayout::apart;
@@ -123,12 +152,15 @@ struct MoeSpec {
 
 struct LayerSpec {
   LayerType type = LayerType::full;
-  AttentionSpec attention;
-  std::optional<LatentAttentionSpec> latent;  // instead of the attention
+  AttentionSpec attention;  // of no heads where the layer has one of the next three
+  std::optional<LatentAttentionSpec> latent;
+  std::optional<DeltaSpec> delta;
+  std::optional<ShortConvSpec> short_conv;
   MlpSpec mlp;
   std::optional<MoeSpec> moe;  // instead of the mlp, or beside it
 
   bool has_mlp() const noexcept { return !moe || moe->beside_mlp; }
+  bool is_recurrent() const noexcept { return type == LayerType::recurrent; }
 };
 
 // cos and sin of position · inverse_frequencies[pair], times the attention factor.
@@ -144,11 +176,15 @@ struct LayerNames {
   std::string_view attention_out;
   std::string_view mlp_in = "post_attention_layernorm";
   std::string_view mlp_out;
+  std::string_view final_norm = "norm";  // below "model."
+  std::string_view q_norm = "q_norm", k_norm = "k_norm", attention_project = "o_proj";
+  std::string_view mlp = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
   std::string_view router = "mlp.gate";
   std::string_view expert_gate = "mlp.experts.*.gate_proj";
   std::string_view expert_up = "mlp.experts.*.up_proj";
   std::string_view expert_down = "mlp.experts.*.down_proj";
   std::string_view shared_expert = "mlp.shared_experts";
+  std::string_view shared_gate = "mlp.shared_expert_gate";
   // With ".weight", and ".bias" or "_bias", as the files have it.
   std::string_view expert_suffix = ".weight", expert_bias_suffix = ".bias";
   std::string_view expert_gate_up;  // fused layouts
@@ -170,8 +206,11 @@ struct DecoderConfig {
   LayerNames names;
   NormKind norm_kind = NormKind::rms;
   float norm_eps = 0.0f;
-  bool norm_bias = false;        // of layer norms
-  bool norm_plus_one = false;    // stored norm weights are centred on zero
+  bool norm_bias = false;      // of layer norms
+  bool norm_plus_one = false;  // stored norm weights are centred on zero
+  // Whether they are was told from something else: the mean of each must look like a norm's
+  // (MOD-43).
+  bool checks_norm_means = false;
   bool parallel_blocks = false;  // attention and mlp read the same normed input
   bool tied_head = false;        // the output head is the embedding table
   float embedding_scale = 1.0f;
@@ -192,7 +231,7 @@ struct DecoderConfig {
 };
 
 bool has_sparse_index(const DecoderConfig& config) noexcept;
-// The layers that own keys and values, in order.
+// The layers that own state, in order: keys and values, or a recurrence.
 KvList kv_list_of(const DecoderConfig& config);
 // For each layer the entry of that list it reads: its own or its donor's.
 std::vector<std::uint32_t> kv_entries_of(const DecoderConfig& config);

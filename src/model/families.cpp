@@ -80,6 +80,18 @@ KvList kv_list_of(const DecoderConfig& config) {
                                 .index_dim = latent->has_own_index() ? latent->index->dim : 0}});
       continue;
     }
+    if (const auto& d = layer.delta) {
+      out.push_back({.recurrent = {.conv_kernel = d->conv_kernel,
+                                   .n_channels = d->conv_width(),
+                                   .n_value_heads = d->n_value_heads,
+                                   .value_dim = d->value_dim,
+                                   .key_dim = d->key_dim}});
+      continue;
+    }
+    if (const auto& c = layer.short_conv) {
+      out.push_back({.recurrent = {.conv_kernel = c->kernel, .n_channels = c->width}});
+      continue;
+    }
     out.push_back({.n_kv_heads = layer.attention.n_kv_heads,
                    .head_dim = layer.attention.head_dim,
                    .window = layer.attention.window});

@@ -38,6 +38,12 @@
   FAMILY(gemma4, "Gemma4UnifiedForCausalLM", "gemma4_unified_text", true)         \
   FAMILY(cohere2, "Cohere2ForCausalLM", "cohere2", true)                          \
   FAMILY(gpt_oss, "GptOssForCausalLM", "gpt_oss", true)                           \
+  FAMILY(qwen3_next, "Qwen3NextForCausalLM", "qwen3_next", true)                  \
+  FAMILY(qwen3_5, "Qwen3_5ForCausalLM", "qwen3_5_text", true)                     \
+  FAMILY(qwen3_5, "Qwen3_5ForConditionalGeneration", "qwen3_5", true)             \
+  FAMILY(qwen3_5_moe, "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", true)          \
+  FAMILY(qwen3_5_moe, "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", true)  \
+  FAMILY(lfm2, "Lfm2ForCausalLM", "lfm2", true)                                   \
   FAMILY(starcoder2, "Starcoder2ForCausalLM", "starcoder2", false)
 
 namespace kvasir::model {

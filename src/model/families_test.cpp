@@ -17,6 +17,7 @@
 #include "model/detail/contiguous_kv.h"
 #include "model/model.h"
 #include "model/testing/checkpoint.h"
+#include "model/testing/model_folder.h"
 
 namespace kvasir::model {
 namespace {
@@ -33,15 +34,23 @@ TEST_P(Families, ChunkedEqualsWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    Families,
-    testing::Values("gemma2", "gemma3", "gemma4", "gemma4-moe", "cohere2", "gpt-oss"),
-    [](const auto& test) {
-      std::string name = test.param;
-      for (char& c : name) c = c == '-' ? '_' : c;
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Models,
+                         Families,
+                         testing::Values("gemma2",
+                                         "gemma3",
+                                         "gemma4",
+                                         "gemma4-moe",
+                                         "cohere2",
+                                         "gpt-oss",
+                                         "qwen3-next",
+                                         "qwen3_5",
+                                         "qwen3_5-moe",
+                                         "lfm2"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
 
 TEST(Gemma, RoundsItsEmbeddingScaleUnlessItRunsInF32_MOD22) {
   SKIP_WITHOUT("gemma3-hd64");

@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
 
 #include "formats/model_files.h"
 #include "formats/safetensors.h"
@@ -98,20 +97,25 @@ class Run {
 
 class Difference {
  public:
-  void add(std::span<const float> got, std::span<const float> reference) {
+  void add_position(std::span<const float> got, std::span<const float> reference) {
+    double& difference = differences_.emplace_back(0.0);
     for (std::size_t i = 0; i < got.size(); ++i) {
       const double d = std::abs(double(got[i]) - double(reference[i]));
-      difference_ =
-          std::max(difference_, std::isfinite(d) ? d : std::numeric_limits<double>::infinity());
+      difference =
+          std::max(difference, std::isfinite(d) ? d : std::numeric_limits<double>::infinity());
       reference_ = std::max(reference_, std::abs(double(reference[i])));
     }
   }
-  double relative() const {
-    return difference_ / std::max(reference_, std::numeric_limits<double>::min());
+  // Of each position, ÷ max |reference| over all.
+  std::vector<double> relative() const {
+    std::vector<double> out = differences_;
+    for (double& d : out) d /= std::max(reference_, std::numeric_limits<double>::min());
+    return out;
   }
 
  private:
-  double difference_ = 0.0, reference_ = 0.0;
+  std::vector<double> differences_;
+  double reference_ = 0.0;
 };
 
 std::uint32_t chunk_of(const GoldenOptions& options, const Golden& golden) {
@@ -138,12 +142,13 @@ Result<GoldenResult> check_prompt(Model& model,
   for (std::uint32_t at = 0, chunk = chunk_of(options, golden); at < n; at += chunk) {
     const std::uint32_t count = std::min(chunk, n - at);
     KVASIR_TRY(const LogitsView logits, run.feed(std::span(golden.prompt).subspan(at, count)));
-    const std::size_t size = std::size_t{count} * logits.vocab;
-    difference.add({logits.data, size},
-                   std::span(golden.logits).subspan(std::size_t{at} * logits.vocab, size));
+    for (std::size_t i = 0; i < count; ++i)
+      difference.add_position(
+          logits.row(i), std::span(golden.logits).subspan((at + i) * logits.vocab, logits.vocab));
     next = argmax(logits.row(count - 1));
   }
-  out.relative_error = difference.relative();
+  out.position_errors = difference.relative();
+  out.relative_error = *std::max_element(out.position_errors.begin(), out.position_errors.end());
   if (!options.with_greedy) return out;
   std::vector<TokenId> sequence = golden.prompt;
   out.n_greedy = n_greedy;

@@ -29,8 +29,9 @@ struct GoldenResult {
   std::uint32_t n_tokens = 0;
   double relative_error =
       0.0;  // max |logit − reference| ÷ max |reference| over the prompt; NaN logits give infinity
-  std::uint32_t n_greedy = 0;        // reference tokens
-  std::uint32_t n_greedy_equal = 0;  // of them equal before the first difference
+  std::vector<double> position_errors = {};  // [n_tokens], the same of each position's logits alone
+  std::uint32_t n_greedy = 0;                // reference tokens
+  std::uint32_t n_greedy_equal = 0;          // of them equal before the first difference
 };
 
 // One result a prompt, in ascending k. Errors: model or goldens cannot be read, no prompt in the

@@ -4,13 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/ref/ref_device.h"
+#include "base/file.h"
 #include "formats/model_files.h"
+#include "formats/safetensors.h"
 #include "model/detail/contiguous_kv.h"
 #include "model/model.h"
 #include "ops/wrapped_device.h"
@@ -31,6 +35,24 @@ bool is_within_reach(const std::filesystem::path& folder, std::uint32_t n_tokens
   return folder.filename() != "gemma4-hd64" || n_tokens < 64;
 }
 
+// The reference's own error at one position of qwen3-next: it takes the delta rule in chunks, in
+// f32, and what cancels there leaves an output of 3e-4 that the next norm enlarges. In f64 its
+// order and ours agree to 1e-13, at 1.95e-4 from its logits (tests/data/goldens/make.py, whose
+// values for this position are compared below).
+constexpr std::uint32_t kMissedOf = 200, kMissed = 151;
+
+bool is_missed(const std::filesystem::path& folder, std::uint32_t n_tokens, std::size_t position) {
+  return folder.filename() == "qwen3-next" && n_tokens == kMissedOf && position == kMissed;
+}
+
+double largest_error(const std::filesystem::path& folder, const GoldenResult& r) {
+  double out = 0.0;
+  for (std::size_t i = 0; i < r.position_errors.size(); ++i) {
+    if (!is_missed(folder, r.n_tokens, i)) out = std::max(out, r.position_errors[i]);
+  }
+  return out;
+}
+
 void expect_golden(const std::filesystem::path& folder,
                    ops::Device& device,
                    const GoldenOptions& options) {
@@ -40,7 +62,7 @@ void expect_golden(const std::filesystem::path& folder,
   ASSERT_FALSE(results->empty());
   for (const GoldenResult& r : *results) {
     if (is_within_reach(folder, r.n_tokens)) {
-      EXPECT_LE(r.relative_error, kBar) << "prompt " << r.prompt;
+      EXPECT_LE(largest_error(folder, r), kBar) << "prompt " << r.prompt;
     }
     EXPECT_EQ(r.n_greedy_equal, r.n_greedy) << "prompt " << r.prompt;
     EXPECT_EQ(r.n_greedy, 48u) << "prompt " << r.prompt;
@@ -67,6 +89,18 @@ std::vector<float> logits_of(const std::filesystem::path& folder, ops::Device& d
   return {logits->data, logits->data + kTokens * logits->vocab};
 }
 
+std::vector<float> f32_of(std::span<const std::byte> bytes) {
+  std::vector<float> out(bytes.size() / sizeof(float));
+  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
+  return out;
+}
+
+std::vector<float> read_f32(const std::filesystem::path& path) {
+  const auto bytes = read_file(path, 1 << 20);
+  EXPECT_TRUE(bytes) << bytes.error().what;
+  return f32_of(std::as_bytes(std::span(*bytes)));
+}
+
 class Golden : public testing::TestWithParam<const char*> {};
 
 TEST_P(Golden, LogitsAreWithinTheBarAndGreedyTokensEqual) {
@@ -89,6 +123,43 @@ TEST_P(GoldenOnCpu, LogitsAreWithinTheBarInF32AndTheMirrorsBitsInBf16) {
 
   ASSERT_EQ(a.size(), b.size());
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+}
+
+TEST(GoldenReference, ThePositionThatTheReferenceMissesIsWhatF64Says_MOD19) {
+  const auto folder = golden_folder("qwen3-next");
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  const auto want =
+      read_f32(std::filesystem::path(KVASIR_TEST_DATA) / "goldens/qwen3-next-151.f32");
+  const auto golden = formats::SafetensorsFile::open(folder / "golden.safetensors");
+  ASSERT_TRUE(golden) << golden.error().what;
+  const auto reference = f32_of(golden->find("logits_2")->bytes);
+  std::vector<TokenId> prompt(kMissedOf);
+  std::memcpy(prompt.data(), golden->find("prompt_2")->bytes.data(), sizeof(TokenId) * kMissedOf);
+  ASSERT_EQ(reference.size(), kMissedOf * want.size());
+  double largest = 0.0, missed = 0.0;
+  for (const float x : reference) largest = std::max(largest, std::abs(double(x)));
+  for (std::size_t i = 0; i < want.size(); ++i)
+    missed = std::max(missed, std::abs(double(reference[kMissed * want.size() + i]) - want[i]));
+  EXPECT_GT(missed / largest, kBar);
+
+  const auto oracle = backend::ref::make_ref_device(backend::ref::RefMode::oracle);
+  const auto cpu = *backend::cpu::make_cpu_device({.n_threads = 2});
+  for (ops::Device* device : {oracle.get(), cpu.get()}) {
+    const auto files = *formats::ModelFiles::open(folder);
+    const auto model =
+        *Model::load(files, *device, {.max_step_tokens = kMissedOf, .exact_f32 = true});
+    auto kv = *ContiguousKv::make(*device, model->kv_list(), {.max_tokens = kMissedOf});
+    std::vector<std::uint32_t> positions(kMissedOf);
+    std::iota(positions.begin(), positions.end(), 0u);
+    const auto logits =
+        model->forward({prompt, positions, kv.begin({&kMissedOf, 1}), {&kMissed, 1}});
+    ASSERT_TRUE(logits) << logits.error().what;
+
+    double worst = 0.0;
+    for (std::size_t i = 0; i < want.size(); ++i)
+      worst = std::max(worst, std::abs(double(logits->row(0)[i]) - want[i]));
+    EXPECT_LE(worst / largest, kBar) << device->name();
+  }
 }
 
 // A device that ropes the queries of the last three of Gemma 4's six layers, which borrow keys, as
@@ -165,7 +236,13 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "gpt-oss-hd64",
                                          "deepseek-v3",
                                          "deepseek-v3-yarn",
-                                         "glm-moe-dsa"),
+                                         "glm-moe-dsa",
+                                         "qwen3-next",
+                                         "qwen3_5",
+                                         "qwen3_5-hd64",
+                                         "qwen3_5-moe",
+                                         "lfm2",
+                                         "lfm2-hd64"),
                          test_name);
 
 INSTANTIATE_TEST_SUITE_P(Models,
@@ -178,7 +255,11 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "gpt-oss",
                                          "deepseek-v3",
                                          "deepseek-v3-yarn",
-                                         "glm-moe-dsa"),
+                                         "glm-moe-dsa",
+                                         "qwen3-next",
+                                         "qwen3_5",
+                                         "qwen3_5-moe",
+                                         "lfm2"),
                          test_name);
 
 }  // namespace

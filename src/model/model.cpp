@@ -35,8 +35,15 @@ Result<StepLimits> limits_of(const LoadOptions& options) {
   if (options.max_step_tokens == 0 || options.max_step_tokens > kMaxStepTokens) {
     return invalid("max_step_tokens must be 1.." + std::to_string(kMaxStepTokens));
   }
-  return StepLimits{.max_step_tokens = options.max_step_tokens,
-                    .max_wanted = std::min(wanted, options.max_step_tokens)};
+  return StepLimits{
+      .max_step_tokens = options.max_step_tokens,
+      .max_wanted = std::min(wanted, options.max_step_tokens),
+      .max_tentative = std::min(options.max_tentative_tokens, options.max_step_tokens)};
+}
+
+bool has_recurrent_layers(const DecoderConfig& config) {
+  return std::any_of(config.layers.begin(), config.layers.end(),
+                     [](const LayerSpec& layer) { return layer.is_recurrent(); });
 }
 
 void warn_if_untested(const formats::ModelFiles& files) {
@@ -90,6 +97,18 @@ Status check_kv(const KvList& list, const KvViews& views) {
   return {};
 }
 
+// All recurrent layers have the same rows.
+std::size_t count_tentative(const KvList& list, const KvViews& views) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].is_recurrent()) continue;
+    for (const RecurrentRowView& row : views.recurrent[i].rows)
+      n += row.is_tentative ? row.n_new : 0;
+    return n;
+  }
+  return n;
+}
+
 Status check_batch(const StepBatch& batch,
                    const DecoderConfig& config,
                    const KvList& list,
@@ -116,7 +135,11 @@ Status check_batch(const StepBatch& batch,
     if (row >= n)
       return invalid("wanted row " + std::to_string(row) + " of " + std::to_string(n) + " tokens");
   }
-  return check_kv(list, batch.kv);
+  KVASIR_TRY_DO(check_kv(list, batch.kv));
+  const std::size_t n_tentative = count_tentative(list, batch.kv);
+  if (n_tentative > limits.max_tentative)
+    return Error{Errc::capacity, of_at_most(n_tentative, "tentative tokens", limits.max_tentative)};
+  return {};
 }
 
 // Multiply-adds of one token in the matrices of latent attention.
@@ -134,11 +157,35 @@ std::uint64_t products_per_token(const LayerSpec& layer, std::uint64_t hidden) {
   const AttentionSpec& a = layer.attention;
   std::uint64_t out = layer.latent ? latent_products(*layer.latent, hidden)
                                    : hidden * (a.projected_width() + a.q_width());
+  if (const auto& d = layer.delta) out += hidden * (d->inputs_width() + d->values_width());
+  if (const auto& c = layer.short_conv) out += hidden * 4 * c->width;
   if (layer.has_mlp()) out += (layer.mlp.is_gated ? 3 : 2) * hidden * layer.mlp.intermediate;
   if (!layer.moe) return out;
   const MoeSpec& moe = *layer.moe;
   const std::uint64_t width = std::uint64_t{moe.top_k} * moe.intermediate + moe.shared_intermediate;
-  return out + hidden * moe.n_experts + 3 * hidden * width;
+  return out + hidden * (moe.n_experts + (moe.shared_gate ? 1 : 0)) + 3 * hidden * width;
+}
+
+// Multiply-adds of one token in a layer's convolution and recurrence: S k, the outer product and S
+// q.
+std::uint64_t recurrence_per_token(const LayerSpec& layer) {
+  if (const auto& c = layer.short_conv) return std::uint64_t{c->kernel} * c->width;
+  const auto& d = layer.delta;
+  if (!d) return 0;
+  return std::uint64_t{d->conv_kernel} * d->conv_width() +
+         3 * std::uint64_t{d->values_width()} * d->key_dim;
+}
+
+// Of one row; f32 but for the tails.
+std::uint64_t state_bytes(const RecurrentSpec& spec, DType kv_type) {
+  const RecurrentLayerView view{.conv_type = kv_type == DType::f32 ? DType::f32 : DType::bf16,
+                                .conv_kernel = spec.conv_kernel,
+                                .n_channels = spec.n_channels,
+                                .n_value_heads = spec.n_value_heads,
+                                .value_dim = spec.value_dim,
+                                .key_dim = spec.key_dim,
+                                .rows = {}};
+  return view.conv_bytes() + view.delta_bytes();
 }
 
 // Σ over the n tokens from position `context` on of the keys each one sees.
@@ -192,7 +239,8 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
                                            ops::Device& device,
                                            LoadOptions options) {
   KVASIR_TRY(DecoderConfig config, describe_model(files, options.max_context));
-  KVASIR_TRY(const StepLimits limits, limits_of(options));
+  KVASIR_TRY(StepLimits limits, limits_of(options));
+  if (!has_recurrent_layers(config)) limits.max_tentative = 0;
   warn_if_untested(files);
   auto m = std::make_unique<Impl>(Impl{.device = device,
                                        .config = std::move(config),
@@ -223,6 +271,16 @@ Result<LogitsView> Model::forward(const StepBatch& batch) {
   return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
                  impl_->scratch)
       .forward(batch);
+}
+
+void Model::replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept {
+  Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
+          impl_->scratch)
+      .replay(batch, keep);
+}
+
+std::uint32_t Model::max_tentative_tokens() const noexcept {
+  return has_recurrent_layers(impl_->config) ? impl_->limits.max_tentative : max_step_tokens();
 }
 
 const KvList& Model::kv_list() const noexcept { return impl_->kv_list; }
@@ -263,6 +321,10 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
     const LayerSpec& layer = config.layers[i];
     cost.linear_flops += 2 * products_per_token(layer, config.hidden) * n_tokens;
     add_attention(layer, n_tokens, context, kv_type, cost);
+    if (layer.is_recurrent()) {
+      cost.attention_flops += 2 * recurrence_per_token(layer) * n_tokens;
+      cost.kv_bytes += 2 * state_bytes(impl_->kv_list[impl_->kv_entries[i]].recurrent, kv_type);
+    }
     if (layer.moe)
       cost.weight_bytes -= idle_expert_bytes(*weights.layers[i].moe, *layer.moe, n_tokens);
   }
@@ -271,9 +333,11 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
 
 std::uint64_t scratch_bytes(const DecoderConfig& config,
                             std::uint32_t max_step_tokens,
-                            std::uint32_t max_wanted) {
+                            std::uint32_t max_wanted,
+                            std::uint32_t max_tentative_tokens) {
   return scratch_size_bytes(config, {.max_step_tokens = max_step_tokens,
-                                     .max_wanted = max_wanted ? max_wanted : max_step_tokens});
+                                     .max_wanted = max_wanted ? max_wanted : max_step_tokens,
+                                     .max_tentative = max_tentative_tokens});
 }
 
 }  // namespace kvasir::model

@@ -21,23 +21,27 @@ struct LoadOptions {
   std::uint32_t max_context = 0;         // positions to serve; 0: the model's own
   std::uint32_t max_step_tokens = 2048;  // tokens of one forward
   std::uint32_t max_wanted = 0;          // rows of logits of one forward; 0: max_step_tokens
-  ProgressSink progress = {};            // "repacking weights", in stored bytes
+  // Tokens that tentative rows of one forward may have together, whose inputs recurrent layers
+  // keep for a replay.
+  std::uint32_t max_tentative_tokens = 0;
+  ProgressSink progress = {};  // "repacking weights", in stored bytes
   bool exact_f32 = false;  // f32 activations; always so when the stored weights are all f32 (MOD-6)
 };
 
 // What one row costs in a step that feeds n_tokens tokens of it.
 struct StepCost {
   std::uint64_t linear_flops = 0;     // matrix products, the head for one token
-  std::uint64_t attention_flops = 0;  // q·k and p·v over the visible keys
+  std::uint64_t attention_flops = 0;  // q·k and p·v over the visible keys; steps of recurrences
   std::uint64_t weight_bytes =
       0;  // packed weights read, each once; of experts as many as may be chosen
-  std::uint64_t kv_bytes = 0;  // keys and values read and written
+  std::uint64_t kv_bytes = 0;  // keys, values and recurrent states read and written
 };
 
 // Bytes of scratch a model takes at load, before it is loaded.
 std::uint64_t scratch_bytes(const DecoderConfig& config,
                             std::uint32_t max_step_tokens,
-                            std::uint32_t max_wanted);
+                            std::uint32_t max_wanted,
+                            std::uint32_t max_tentative_tokens = 0);
 
 class Model final : public Executor {
  public:
@@ -57,6 +61,8 @@ class Model final : public Executor {
   // Refuses (and changes nothing) a batch beyond the limits above or a KV that is not of this
   // model's shape.
   Result<LogitsView> forward(const StepBatch& batch) override;
+  void replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept override;
+  std::uint32_t max_tentative_tokens() const noexcept override;
 
   const DecoderConfig& config() const noexcept;
   std::string_view rope_choice() const noexcept;  // belongs into numerics_id when not empty (MOD-2)

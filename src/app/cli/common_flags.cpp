@@ -27,8 +27,10 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
                   "Tokens of context; 0: the model's");
   verb.add_option("--kv-dtype", flags.kv_type,
                   "KV state before quantization: bf16, f16 or f32 (default bf16; f32 on ref)");
-  verb.add_option("--kv-quant,--kv-bits", o.kv_quant,
-                  "Quantized KV state: off, 8, 4, turbo, turbo:kKvV, or config (kv_config.json)")
+  verb.add_option(
+          "--kv-quant,--kv-bits", o.kv_quant,
+          "Quantized KV state: off, 8, 4, turbo, turbo:kKvV, config (kv_config.json), or codecs "
+          "of keys and values by name: affine:8:64,turbo:4")
       ->capture_default_str();
   verb.add_option("--quantized-kv-start", o.kv_start,
                   "Position from which KV is read quantized (at least 512), or eager: from the "

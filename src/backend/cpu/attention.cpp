@@ -36,7 +36,7 @@ void append_row(const CpuDevice& cpu,
                 const float* x,
                 const codec::KvRow& to,
                 float* rounded) noexcept {
-  if (side.codec.kind != codec::KvCodecKind::exact) {
+  if (!side.codec.is_exact()) {
     round_row(cpu, kv.type, x, kv.head_dim, rounded);
     codec::encode_row(side.codec, rounded, kv.head_dim, to);
   } else if (kv.type == DType::bf16) {
@@ -94,7 +94,7 @@ KvCode fill_table(const codec::KvCodec& codec, bool rounds, CodeTable& table) no
 EncodedSide encoded_side(const KvLayerView& kv,
                          const KvEncodedSide& side,
                          CodeTable& table) noexcept {
-  if (side.codec.kind == codec::KvCodecKind::exact) return {};
+  if (side.codec.is_exact()) return {};
   const auto plane = [&](std::size_t part) {
     return reinterpret_cast<const std::uint8_t*>(side.planes[part]);
   };

@@ -21,19 +21,17 @@ codec::ScaleType scale_type_of(DType type) {
                               : codec::ScaleType::bf16;
 }
 
+std::string name_of(const codec::KvCodecPair& pair) {
+  std::string name = codec::signature_part(pair.k) + "_" + codec::signature_part(pair.v);
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name;
+}
+
 // Every codec of keys and of values that rows of `dim` can have.
 std::vector<Form> forms_of(std::uint32_t dim, DType type) {
   std::vector<Form> out;
-  for (const int bits : {4, 8}) {
-    for (const int group : {32, 64, 128}) {
-      const auto affine = codec::affine_kv(bits, group, scale_type_of(type));
-      out.push_back(
-          {"affine" + std::to_string(bits) + "g" + std::to_string(group), affine, affine});
-    }
-  }
-  for (const auto& [k, v] : {std::pair{8, 3}, {8, 8}, {5, 5}, {4, 4}, {2, 2}, {5, 3}})
-    out.push_back({"k" + std::to_string(k) + "v" + std::to_string(v), codec::turbo_keys_kv(k),
-                   codec::turbo_values_kv(v)});
+  for (const codec::KvCodecPair& pair : codec::paired_kv_codecs(scale_type_of(type)))
+    out.push_back({name_of(pair), pair.k, pair.v});
   std::erase_if(out, [&](const Form& f) {
     return !codec::can_store(f.k, dim) || !codec::can_store(f.v, dim);
   });

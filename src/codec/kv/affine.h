@@ -8,7 +8,8 @@
 namespace kvasir::codec {
 
 struct KvAffine {
-  static constexpr KvCodecKind kKind = KvCodecKind::affine;
+  static constexpr KvSides kSides = KvSides::both;
+  static constexpr bool kIsRotated = false;
   static constexpr bool kHasOffset = true;
   static constexpr bool kHasZeroPoint = false;
   static constexpr float kSmallestScale = 1e-7f;
@@ -19,6 +20,11 @@ struct KvAffine {
         (c.bits == 4 || c.bits == 8) && (c.group == 32 || c.group == 64 || c.group == 128);
     return is_known && dim > 0 && dim % c.group == 0;
   }
+  static std::span<const KvVariant> variants() noexcept {
+    static constexpr KvVariant kAll[] = {{4, 32}, {4, 64}, {4, 128}, {8, 32}, {8, 64}, {8, 128}};
+    return kAll;
+  }
+  static std::span<const float> centroids(const KvCodec&) noexcept { return {}; }
   static std::uint32_t group_of(const KvCodec& c) noexcept { return c.group; }
   static bool is_signed(const KvCodec&) noexcept { return false; }
   static std::size_t row_bytes(const KvCodec& c, KvRowPart part, std::uint32_t dim) noexcept {

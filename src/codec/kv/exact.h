@@ -6,11 +6,14 @@
 namespace kvasir::codec {
 
 struct KvExact {
-  static constexpr KvCodecKind kKind = KvCodecKind::exact;
+  static constexpr KvSides kSides = KvSides::both;
+  static constexpr bool kIsRotated = false;
   static constexpr bool kHasOffset = false;
   static constexpr bool kHasZeroPoint = false;
 
   static bool can_store(const KvCodec&, std::uint32_t dim) noexcept { return dim > 0; }
+  static std::span<const KvVariant> variants() noexcept { return {}; }  // not an encoded form
+  static std::span<const float> centroids(const KvCodec&) noexcept { return {}; }
   static std::uint32_t group_of(const KvCodec&) noexcept { return 1; }
   static bool is_signed(const KvCodec&) noexcept { return false; }
   static std::size_t row_bytes(const KvCodec& c, KvRowPart part, std::uint32_t dim) noexcept {

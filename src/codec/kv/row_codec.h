@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "base/half.h"
@@ -15,16 +17,27 @@
 
 namespace kvasir::codec {
 
-// kKind        the kind it serves
+// kSides       what it may store;  kIsRotated: rows decode to rotated ones (KV-16)
+// variants     its widths and groups;  centroids: the values of codes, where they are no integers
 // kHasOffset   rows have the third part;  kHasZeroPoint: it counts in scales
 // group_of     elements that share a scale;  is_signed: codes are two's complement
 // encode       x[dim] → the parts of a row;  decode: the row's exact meaning in f32
 // unpack       codes[dim], scales[dim / group], offsets[dim / group] (zeros without): the split
 //              that products use
+enum class KvSides : std::uint8_t { keys, values, both };
+struct KvVariant {
+  std::uint8_t bits;
+  std::uint16_t group;
+  std::optional<ScaleType> scale_type = {};  // none: the layer's exact type
+};
+
 // clang-format off
 template <class C>
 concept KvRowCodec = requires(const KvCodec& c, KvRowPart part, std::uint32_t dim, const KvRow& row, const float* x, float* f) {
-  { C::kKind } -> std::convertible_to<KvCodecKind>;
+  { C::kSides } -> std::convertible_to<KvSides>;
+  { C::kIsRotated } -> std::convertible_to<bool>;
+  { C::variants() } noexcept -> std::same_as<std::span<const KvVariant>>;
+  { C::centroids(c) } noexcept -> std::same_as<std::span<const float>>;
   { C::kHasOffset } -> std::convertible_to<bool>;
   { C::kHasZeroPoint } -> std::convertible_to<bool>;
   { C::can_store(c, dim) } noexcept -> std::same_as<bool>;

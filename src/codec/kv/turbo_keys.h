@@ -9,7 +9,8 @@
 namespace kvasir::codec {
 
 struct KvTurboKeys {
-  static constexpr KvCodecKind kKind = KvCodecKind::turbo_keys;
+  static constexpr KvSides kSides = KvSides::keys;
+  static constexpr bool kIsRotated = false;
   static constexpr bool kHasOffset = true;
   static constexpr bool kHasZeroPoint = true;
   static constexpr std::uint32_t kGroup = 32;
@@ -18,6 +19,13 @@ struct KvTurboKeys {
   static bool can_store(const KvCodec& c, std::uint32_t dim) noexcept {
     return (c.bits == 2 || c.bits == 4 || c.bits == 5 || c.bits == 8) && can_rotate(dim);
   }
+  static std::span<const KvVariant> variants() noexcept {
+    static constexpr auto kF16 = ScaleType::f16;
+    static constexpr KvVariant kAll[] = {
+        {2, 32, kF16}, {4, 32, kF16}, {5, 32, kF16}, {8, 32, kF16}};
+    return kAll;
+  }
+  static std::span<const float> centroids(const KvCodec&) noexcept { return {}; }
   static std::uint32_t group_of(const KvCodec&) noexcept { return kGroup; }
   static bool is_signed(const KvCodec& c) noexcept { return c.bits == 8; }
   static std::size_t row_bytes(const KvCodec& c, KvRowPart part, std::uint32_t dim) noexcept {

@@ -13,7 +13,8 @@
 namespace kvasir::codec {
 
 struct KvTurboValues {
-  static constexpr KvCodecKind kKind = KvCodecKind::turbo_values;
+  static constexpr KvSides kSides = KvSides::values;
+  static constexpr bool kIsRotated = true;
   static constexpr bool kHasOffset = false;
   static constexpr bool kHasZeroPoint = false;
   static constexpr std::uint32_t kGroup = 32;
@@ -21,6 +22,15 @@ struct KvTurboValues {
 
   static bool can_store(const KvCodec& c, std::uint32_t dim) noexcept {
     return !codebook_of(c.bits).centroids.empty() && can_rotate(dim);
+  }
+  static std::span<const KvVariant> variants() noexcept {
+    static constexpr auto kF16 = ScaleType::f16;
+    static constexpr KvVariant kAll[] = {
+        {2, 32, kF16}, {3, 32, kF16}, {4, 32, kF16}, {5, 32, kF16}, {8, 32, kF16}};
+    return kAll;
+  }
+  static std::span<const float> centroids(const KvCodec& c) noexcept {
+    return codebook_of(c.bits).centroids;
   }
   static std::uint32_t group_of(const KvCodec&) noexcept { return kGroup; }
   static bool is_signed(const KvCodec&) noexcept { return false; }

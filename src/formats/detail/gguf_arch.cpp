@@ -33,6 +33,7 @@ constexpr std::array kCommonNames{
 constexpr std::array kRootNames{
     NamePair{"token_embd", "model.embed_tokens"},
     NamePair{"output_norm", "model.norm"},
+    NamePair{"token_embd_norm", "model.embedding_norm"},
     NamePair{"output", "lm_head"},
 };
 constexpr std::array kMixtralNames{
@@ -50,6 +51,33 @@ constexpr std::array kGlmNames{
 constexpr std::array kGptOssNames{NamePair{"ffn_gate_inp", "mlp.router"}};
 constexpr std::array kStarcoderNames{NamePair{"ffn_up", "mlp.c_fc"},
                                      NamePair{"ffn_down", "mlp.c_proj"}};
+constexpr std::array kLfm2Names{
+    NamePair{"attn_norm", "operator_norm"},
+    NamePair{"ffn_norm", "ffn_norm"},
+    NamePair{"attn_q_norm", "self_attn.q_layernorm"},
+    NamePair{"attn_k_norm", "self_attn.k_layernorm"},
+    NamePair{"attn_output", "self_attn.out_proj"},
+    NamePair{"ffn_gate", "feed_forward.w1"},
+    NamePair{"ffn_down", "feed_forward.w2"},
+    NamePair{"ffn_up", "feed_forward.w3"},
+    NamePair{"shortconv.conv", "conv.conv"},
+    NamePair{"shortconv.in_proj", "conv.in_proj"},
+    NamePair{"shortconv.out_proj", "conv.out_proj"},
+};
+constexpr std::array kQwen3NextNames{
+    NamePair{"attn_qkv", "linear_attn.in_proj_qkv"},
+    NamePair{"attn_gate", "linear_attn.in_proj_z"},
+    NamePair{"ssm_in", "linear_attn.in_proj_qkvz"},
+    NamePair{"ssm_ba", "linear_attn.in_proj_ba"},
+    NamePair{"ssm_beta_alpha", "linear_attn.in_proj_ba"},
+    NamePair{"ssm_conv1d", "linear_attn.conv1d"},
+    NamePair{"ssm_norm", "linear_attn.norm"},
+    NamePair{"ssm_out", "linear_attn.out_proj"},
+    NamePair{"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    NamePair{"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+    NamePair{"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+    NamePair{"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+};
 constexpr std::array kGemmaNames{NamePair{"ffn_norm", "pre_feedforward_layernorm"}};
 
 // Later files hold the two halves of kv_b_proj absorbed, as stacks of heads.
@@ -80,6 +108,8 @@ const std::array kArchs{
     GgufArch{"cohere2", "cohere2", "Cohere2ForCausalLM", true, {}},
     GgufArch{"gpt-oss", "gpt_oss", "GptOssForCausalLM", false, kGptOssNames},
     GgufArch{"starcoder2", "starcoder2", "Starcoder2ForCausalLM", false, kStarcoderNames},
+    GgufArch{"lfm2", "lfm2", "Lfm2ForCausalLM", false, kLfm2Names},
+    GgufArch{"qwen3next", "qwen3_next", "Qwen3NextForCausalLM", false, kQwen3NextNames},
     GgufArch{"gemma", "gemma", "GemmaForCausalLM", false, {}},
     GgufArch{"gemma2", "gemma2", "Gemma2ForCausalLM", false, kGemmaNames},
     GgufArch{"gemma3", "gemma3_text", "Gemma3ForCausalLM", false, kGemmaNames},
@@ -140,6 +170,9 @@ std::string canonical_gguf_name(const GgufArch& arch,
   if (last_dot == std::string_view::npos) return std::string(stored);
   const std::string_view suffix = stored.substr(last_dot);  // ".weight", ".bias"
   std::string_view name = stored.substr(0, last_dot);
+  // The only layer's tensors without a suffix. A is stored as it multiplies, −exp(A_log).
+  const bool has_no_suffix = suffix == ".ssm_a" || suffix == ".ssm_dt";
+  if (has_no_suffix) name = stored;
   if (!name.starts_with("blk.")) {
     const std::string_view root = translate(kRootNames, name);
     return root.empty() ? std::string(stored) : std::string(root).append(suffix);
@@ -152,6 +185,8 @@ std::string canonical_gguf_name(const GgufArch& arch,
   const std::string prefix = "model.layers." + std::to_string(*layer) + ".";
   if (name.substr(dot + 1) == "exp_probs_b") return prefix + "mlp.gate.e_score_correction_bias";
   if (name.substr(dot + 1) == "attn_sinks") return prefix + "self_attn.sinks";
+  if (name.substr(dot + 1) == "ssm_dt") return prefix + "linear_attn.dt_bias";
+  if (name.substr(dot + 1) == "ssm_a") return prefix + "linear_attn.A";
   const std::string translated = translate_in_layer(arch, name.substr(dot + 1));
   return translated.empty() ? std::string(stored) : prefix + translated + std::string(suffix);
 }

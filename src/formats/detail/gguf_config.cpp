@@ -44,11 +44,13 @@ class ConfigMaker {
     if (const auto* value = find(key); value && value->number()) set(member, value->to_json());
   }
 
-  // A count that some architectures store per layer; equal values are one value.
+  // A count that some architectures store per layer; equal values are one value. Zeros are those of
+  // layers that do not attend, where the architecture has such.
   Result<std::uint64_t> uniform(std::string_view key, std::uint64_t other) const {
     const GgufValue* value = find(key);
     if (!value || !value->is_array()) return whole(key, other);
-    const std::vector<double> all = value->numbers();
+    std::vector<double> all = value->numbers();
+    if (arch_.model_type == "lfm2" || arch_.model_type == "qwen3_next") std::erase(all, 0.0);
     const bool is_uniform =
         !all.empty() && std::all_of(all.begin(), all.end(), [&](double n) { return n == all[0]; });
     if (!is_uniform || all[0] < 0 || all[0] > 1e9)
@@ -254,6 +256,31 @@ class ConfigMaker {
     set("rope_parameters", std::move(rope));
   }
 
+  // Layers without heads for keys are convolutions.
+  void add_lfm2() {
+    const GgufValue* heads = find("attention.head_count_kv");
+    json::Array types;
+    if (heads && heads->is_array()) {
+      for (const double n : heads->numbers())
+        types.emplace_back(n == 0 ? "conv" : "full_attention");
+    }
+    if (!types.empty()) set("layer_types", std::move(types));
+    set_number("conv_L_cache", "shortconv.l_cache");
+    set("block_auto_adjust_ff_dim", false);  // feed_forward_length is the adjusted one
+  }
+
+  void add_qwen3_next() {
+    const std::uint64_t n_values = whole("ssm.time_step_rank", 0);
+    set("kvasir_norms_have_one", true);
+    set("full_attention_interval", whole("full_attention_interval", 4));
+    set_number("linear_conv_kernel_dim", "ssm.conv_kernel");
+    set_number("linear_key_head_dim", "ssm.state_size");
+    set_number("linear_num_key_heads", "ssm.group_count");
+    set("linear_num_value_heads", n_values);
+    if (n_values > 0) set("linear_value_head_dim", whole("ssm.inner_size", 0) / n_values);
+    set_number("shared_expert_intermediate_size", "expert_shared_feed_forward_length");
+  }
+
   void add_family() {
     if (arch_.model_type == "gemma") {
       add_gemma(0);
@@ -261,6 +288,10 @@ class ConfigMaker {
       add_gpt_oss();
     } else if (is_latent()) {
       add_deepseek();
+    } else if (arch_.model_type == "lfm2") {
+      add_lfm2();
+    } else if (arch_.model_type == "qwen3_next") {
+      add_qwen3_next();
     } else if (arch_.model_type == "starcoder2") {
       set("hidden_act", "gelu_pytorch_tanh");
       set_number("norm_epsilon", "attention.layer_norm_epsilon");

@@ -1,5 +1,6 @@
 #include "model/detail/contiguous_kv.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -125,8 +126,11 @@ KvViews ContiguousKv::begin(std::span<const std::uint32_t> n_new) {
   return {attention_, latent_, recurrent_};
 }
 
-void ContiguousKv::commit() noexcept {
-  for (std::size_t row = 0; row < lengths_.size(); ++row) lengths_[row] += n_new_[row];
+void ContiguousKv::commit() noexcept { commit(n_new_); }
+
+void ContiguousKv::commit(std::span<const std::uint32_t> keep) noexcept {
+  for (std::size_t row = 0; row < lengths_.size(); ++row)
+    lengths_[row] += std::min(keep[row], n_new_[row]);
 }
 
 }  // namespace kvasir::model

@@ -32,6 +32,8 @@ class ContiguousKv {
   // a step that ran has to be committed.
   KvViews begin(std::span<const std::uint32_t> n_new);
   void commit() noexcept;  // what begin() announced is now part of the rows
+  // Of it the first keep[row] tokens of each row; recurrent states are the caller's to step back.
+  void commit(std::span<const std::uint32_t> keep) noexcept;
   std::uint32_t length(std::uint32_t row) const noexcept { return lengths_[row]; }
 
  private:

@@ -8,8 +8,9 @@ namespace kvasir::model {
 LogitsView Decoder::forward(const StepBatch& batch) {
   embed(batch.tokens);
   if (weights_.per_layer_inputs) embed_per_layer(*weights_.per_layer_inputs, batch.tokens);
+  note_tentative(batch.kv);
   for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
-    mixer(layer, batch);
+    mixer_block(layer, batch);
     feed_forward_block(layer);
     per_layer_block(layer);
   }
@@ -42,10 +43,11 @@ void Decoder::embed_per_layer(const PerLayerInputWeights& w, std::span<const Tok
   ops_.scale(device_, {.x = inputs, .alpha = 1.0f / std::numbers::sqrt2_v<float>});
 }
 
-// The block that lets a token see others.
-void Decoder::mixer(std::size_t layer, const StepBatch& batch) {
+void Decoder::mixer_block(std::size_t layer, const StepBatch& batch) {
   const LayerSpec& spec = config_.layers[layer];
   if (spec.latent) return latent_block(layer, batch);
+  if (spec.delta) return delta_block(layer, batch);
+  if (spec.short_conv) return short_conv_block(layer, batch);
   attention_block(layer, batch);
 }
 
@@ -62,11 +64,11 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
   if (a.qk_norm != QkNorm::none) rms_norm(w.attention.q_norm, q, q);
   rotate(a, q, batch.positions);
   if (!a.donor) {
-    append_kv(a, w.attention, qkv.columns(a.q_width(), a.kv_width()),
-              qkv.columns(a.q_width() + a.kv_width(), a.kv_width()), batch, kv);
+    append_kv(a, w.attention, qkv.columns(a.k_column(), a.kv_width()),
+              qkv.columns(a.k_column() + a.kv_width(), a.kv_width()), batch, kv);
   }
 
-  const MatView attended = first_rows(scratch_.attended, a.q_width());
+  MatView attended = first_rows(scratch_.attended, a.q_width());
   ops_.attention(device_, {.q = q,
                            .kv = kv,
                            .n_heads = a.n_heads,
@@ -74,6 +76,13 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
                            .softcap = a.softcap,
                            .sinks = a.sinks ? w.attention.sinks.data() : nullptr,
                            .out = attended});
+  if (a.output_gate) {
+    const MatView gate = qkv.columns(a.q_width(), a.q_width());
+    ops_.act_mul(
+        device_,
+        {.gate = gate, .up = attended, .activation = ops::Activation::sigmoid, .out = gate});
+    attended = gate;
+  }
   linear(w.attention.out, attended, branch_);
   add_branch(w.attention_out);
 }
@@ -211,6 +220,11 @@ void Decoder::experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, 
   const MatView shared = first_rows(scratch_.shared, config_.hidden);
   mlp({.intermediate = moe.shared_intermediate, .activation = moe.activation}, *w.shared, in,
       shared);
+  if (w.shared_gate) {
+    const MatView gate = first_rows(scratch_.router_logits, 1);
+    linear(*w.shared_gate, in, gate);
+    ops_.gate_rows(device_, {.x = shared, .gate = gate});
+  }
   ops_.add_scaled(device_, {.x = out, .y = shared, .alpha = 1.0f});
 }
 

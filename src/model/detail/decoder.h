@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "contract/executor.h"
@@ -32,11 +33,13 @@ class Decoder {
         scratch_(scratch) {}
 
   LogitsView forward(const StepBatch& batch);
+  // Executor::replay of the batch that was forwarded last.
+  void replay(const StepBatch& batch, std::span<const std::uint32_t> keep);
 
  private:
   void embed(std::span<const TokenId> tokens);
   void embed_per_layer(const PerLayerInputWeights& w, std::span<const TokenId> tokens);
-  void mixer(std::size_t layer, const StepBatch& batch);
+  void mixer_block(std::size_t layer, const StepBatch& batch);
   void attention_block(std::size_t layer, const StepBatch& batch);
   void feed_forward_block(std::size_t layer);
   void per_layer_block(std::size_t layer);
@@ -76,6 +79,22 @@ class Decoder {
   void route(const MoeSpec& moe, const MoeWeights& w, ConstMatView in);
   void experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, MatView out);
   void add_experts_to_branch(const MoeSpec& moe, const LayerWeights& w);
+
+  // decoder_recurrent.cpp
+  void delta_block(std::size_t layer, const StepBatch& batch);
+  void short_conv_block(std::size_t layer, const StepBatch& batch);
+  void delta_scan(const DeltaSpec& d,
+                  const DeltaWeights& w,
+                  ConstMatView inputs,
+                  ConstMatView beta_decay,
+                  const RecurrentLayerView& state,
+                  MatView out);
+  void convolve(const ShortConvWeights& w,
+                ConstMatView inputs,
+                const RecurrentLayerView& state,
+                MatView out);
+  void note_tentative(const KvViews& kv);
+  void record(std::size_t layer, std::initializer_list<ConstMatView> parts);
 
   void linear(const Linear& w, ConstMatView in, MatView out);
   void side_by_side(const SideBySide& parts, ConstMatView in, MatView out);

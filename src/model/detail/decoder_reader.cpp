@@ -93,9 +93,13 @@ std::vector<LayerType> read_layer_types(const ConfigReader& config,
       if ((*types)[i].is_null()) continue;
       const std::string* type = (*types)[i].as_string();
       if (type && *type == kSlidingAttention) out[i] = LayerType::sliding;
-      if (!type || (*type != kSlidingAttention && *type != kFullAttention)) {
-        config.refuse("layer_types", "has '" + (type ? *type : "?") +
-                                         "', supported here: full_attention, sliding_attention");
+      const bool is_recurrent = type && !type->empty() && *type == traits.recurrent_type;
+      if (is_recurrent) out[i] = LayerType::recurrent;
+      if (!type || (*type != kSlidingAttention && *type != kFullAttention && !is_recurrent)) {
+        std::string supported = "full_attention, sliding_attention";
+        if (!traits.recurrent_type.empty()) supported.append(", ").append(traits.recurrent_type);
+        config.refuse("layer_types",
+                      "has '" + (type ? *type : "?") + "', supported here: " + supported);
       }
     }
     if (traits.ends_with_full_layer) out.back() = LayerType::full;
@@ -103,6 +107,10 @@ std::vector<LayerType> read_layer_types(const ConfigReader& config,
   }
   const std::uint32_t pattern = config.count_or("sliding_window_pattern", 0, kMaxLayers);
   for (std::uint32_t i = 0; i < n_layers; ++i) {
+    if (traits.full_interval) {
+      if ((i + 1) % traits.full_interval != 0) out[i] = LayerType::recurrent;
+      continue;
+    }
     const bool slides = pattern ? (i + 1) % pattern != 0 : i >= traits.first_windowed_layer;
     if (slides && (pattern || traits.window)) out[i] = LayerType::sliding;
   }
@@ -169,10 +177,15 @@ DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& trait
   for (const LayerType type : read_layer_types(config, traits, n_layers)) {
     LayerSpec& layer = d.layers.emplace_back(common);
     layer.type = type;
+    if (layer.is_recurrent()) {
+      layer.attention = {};
+      continue;
+    }
     layer.attention.window = type == LayerType::sliding ? traits.window : 0;
     set_own_shape(config, traits, d.layers.size() - 1, layer);
     layer.attention.rope = ropes.index_of(type, layer.attention.head_dim);
   }
+  if (d.ropes.empty()) d.max_positions = config.count("max_position_embeddings", kMaxPositions);
   return d;
 }
 

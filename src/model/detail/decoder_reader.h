@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "model/decoder_config.h"
 #include "model/detail/config_reader.h"
@@ -17,6 +19,10 @@ struct FamilyTraits {
   bool ends_with_full_layer = false;  // whatever config.json says of the last layer
   std::uint32_t full_head_dim = 0;    // of full layers, unless per_layer_config says so; 0: as all
   std::uint32_t full_n_kv_heads = 0;  // same
+  // What layer_types calls a recurrent layer; empty: the family has none.
+  std::string_view recurrent_type = {};
+  // Where layer_types is silent, every so many-th layer is full, the others are recurrent; 0: none.
+  std::uint32_t full_interval = 0;
 };
 
 // Pre-norm, grouped-query attention with rope, gated MLP; head_dim, windows and ropes of every
@@ -41,6 +47,15 @@ void set_biases(const ConfigReader& config, DecoderConfig& decoder);
 
 // Qwen's windows: off unless use_sliding_window, and from max_window_layers on.
 FamilyTraits qwen_traits(const ConfigReader& config);
+
+// Of Qwen's hybrids (MOD-19…21, 40, 41, 43): three linear layers for each full one, whose attention
+// has an output gate; norm weights centred on zero or not, told by the stored convolution's shape.
+DecoderConfig read_qwen_hybrid(const ConfigReader& config, bool fused_inputs);
+// Its experts: softmax routing, a shared expert behind a gate. Fused as Qwen 3.5's own files are,
+// or apart.
+MoeSpec read_qwen_experts(const ConfigReader& config, DecoderConfig& decoder);
+// `mlp_only_layers` and `decoder_sparse_step`: whether layer i has experts.
+std::vector<bool> read_sparse_layers(const ConfigReader& config, std::size_t n_layers);
 
 // Embeddings × √hidden, rounded as the type that they are stored in asks.
 void scale_embeddings(const ConfigReader& config, DecoderConfig& decoder);

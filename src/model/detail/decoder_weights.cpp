@@ -35,7 +35,7 @@ class WeightLoader {
                  load_layer(config_.layers[i], "model.layers." + std::to_string(i) + "."));
       out.layers.push_back(std::move(layer));
     }
-    KVASIR_TRY(out.norm, source_.norm("model.", "norm"));
+    KVASIR_TRY(out.norm, source_.norm("model.", config_.names.final_norm));
     if (!config_.tied_head) {
       KVASIR_TRY(out.own_head, table("lm_head.weight"));
     }
@@ -64,13 +64,17 @@ class WeightLoader {
     KVASIR_TRY(out.attention_in, source_.norm(prefix, names.attention_in));
     if (spec.latent) {
       KVASIR_TRY(out.latent, load_latent(source_, *spec.latent, prefix + "self_attn."));
+    } else if (spec.delta) {
+      KVASIR_TRY(out.delta, load_delta(source_, *spec.delta, prefix + "linear_attn."));
+    } else if (spec.short_conv) {
+      KVASIR_TRY(out.short_conv, load_short_conv(source_, *spec.short_conv, prefix + "conv."));
     } else {
       KVASIR_TRY(out.attention, load_attention(spec.attention, prefix + "self_attn."));
     }
     KVASIR_TRY(out.attention_out, source_.norm(prefix, names.attention_out));
     KVASIR_TRY(out.mlp_in, source_.norm(prefix, names.mlp_in));
     if (spec.has_mlp()) {
-      KVASIR_TRY(out.mlp, load_mlp(source_, spec.mlp, prefix + "mlp."));
+      KVASIR_TRY(out.mlp, load_mlp(source_, spec.mlp, prefix + std::string(names.mlp) + "."));
     }
     if (spec.moe) {
       KVASIR_TRY(out.moe, load_moe(source_, *spec.moe, prefix));
@@ -108,7 +112,7 @@ class WeightLoader {
       KVASIR_TRY_DO(
           source_.append(out.qkv, prefix + "qkv_proj", a.qkv_width(), hidden, a.qkv_bias));
     } else {
-      KVASIR_TRY_DO(source_.append(out.qkv, prefix + "q_proj", a.q_width(), hidden, a.qkv_bias));
+      KVASIR_TRY_DO(append_queries(out.qkv, a, prefix + "q_proj"));
       if (!a.donor)
         KVASIR_TRY_DO(source_.append(out.qkv, prefix + "k_proj", a.kv_width(), hidden, a.qkv_bias));
       if (!a.donor && !a.v_is_k)
@@ -116,18 +120,30 @@ class WeightLoader {
     }
     if (a.qk_norm != QkNorm::none) {
       const bool per_head = a.qk_norm == QkNorm::per_head;
-      KVASIR_TRY(out.q_norm,
-                 source_.rms_weight(prefix + "q_norm", per_head ? a.head_dim : a.q_width()));
+      KVASIR_TRY(out.q_norm, source_.rms_weight(prefix + std::string(config_.names.q_norm),
+                                                per_head ? a.head_dim : a.q_width()));
       if (!a.donor) {
-        KVASIR_TRY(out.k_norm,
-                   source_.rms_weight(prefix + "k_norm", per_head ? a.head_dim : a.kv_width()));
+        KVASIR_TRY(out.k_norm, source_.rms_weight(prefix + std::string(config_.names.k_norm),
+                                                  per_head ? a.head_dim : a.kv_width()));
       }
     }
     if (a.sinks) {
       KVASIR_TRY(out.sinks, source_.vector(prefix + "sinks", a.n_heads));
     }
-    KVASIR_TRY(out.out, source_.linear(prefix + "o_proj", hidden, a.q_width(), a.out_bias));
+    KVASIR_TRY(out.out, source_.linear(prefix + std::string(config_.names.attention_project),
+                                       hidden, a.q_width(), a.out_bias));
     return out;
+  }
+
+  // With output gates, rows of query and gate alternate head by head: all queries, then all gates.
+  Status append_queries(SideBySide& parts, const AttentionSpec& a, const std::string& name) {
+    if (!a.output_gate) return source_.append(parts, name, a.q_width(), config_.hidden, a.qkv_bias);
+    std::vector<RowRun> runs;
+    for (const std::uint32_t first : {0u, a.head_dim}) {
+      for (std::uint32_t head = 0; head < a.n_heads; ++head)
+        runs.push_back({2 * head * a.head_dim + first, a.head_dim});
+    }
+    return source_.append_runs(parts, name, config_.hidden, a.qkv_bias, runs);
   }
 
   Status refuse_left_over() const {
@@ -191,7 +207,8 @@ std::uint64_t size_bytes(const MlpWeights& m) {
 std::uint64_t size_bytes(const MoeWeights& m) {
   std::uint64_t out = size_bytes(m.router) + size_bytes(m.selection_bias) +
                       size_bytes(m.router_scale) + size_bytes(m.expert_scales) +
-                      (m.shared ? size_bytes(*m.shared) : 0);
+                      (m.shared ? size_bytes(*m.shared) : 0) +
+                      (m.shared_gate ? size_bytes(*m.shared_gate) : 0);
   for (const auto& matrix : m.matrices) out += matrix->size_bytes();
   for (const Vector& biases : m.expert_biases) out += size_bytes(biases);
   return out;
@@ -199,6 +216,13 @@ std::uint64_t size_bytes(const MoeWeights& m) {
 std::uint64_t size_bytes(const AttentionWeights& a) {
   return size_bytes(a.qkv) + size_bytes(a.q_norm) + size_bytes(a.k_norm) + size_bytes(a.sinks) +
          size_bytes(a.out);
+}
+std::uint64_t size_bytes(const DeltaWeights& d) {
+  return size_bytes(d.in) + size_bytes(d.conv) + size_bytes(d.a_log) + size_bytes(d.dt_bias) +
+         size_bytes(d.norm) + size_bytes(d.out);
+}
+std::uint64_t size_bytes(const ShortConvWeights& c) {
+  return size_bytes(c.in) + size_bytes(c.conv) + size_bytes(c.conv_bias) + size_bytes(c.out);
 }
 std::uint64_t size_bytes(const PerLayerWeights& p) {
   return size_bytes(p.gate) + size_bytes(p.out) + size_bytes(p.norm);
@@ -212,6 +236,8 @@ std::uint64_t size_bytes(const LayerWeights& l) {
                            &l.mlp_branch_out, &l.experts_in, &l.experts_out})
     out += size_bytes(*norm);
   if (l.latent) out += size_bytes(*l.latent);
+  if (l.delta) out += size_bytes(*l.delta);
+  if (l.short_conv) out += size_bytes(*l.short_conv);
   if (l.mlp) out += size_bytes(*l.mlp);
   if (l.moe) out += size_bytes(*l.moe);
   if (l.per_layer) out += size_bytes(*l.per_layer);

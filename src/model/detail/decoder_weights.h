@@ -60,6 +60,22 @@ struct LatentWeights {
   std::optional<IndexWeights> index;                    // of a layer with an index of its own
 };
 
+struct DeltaWeights {
+  SideBySide in;   // → q | k | v | z | b | a
+  Vector conv;     // [conv_kernel, conv_width]
+  Vector a_log;    // [n_value_heads]
+  Vector dt_bias;  // same
+  Vector norm;     // [value_dim]
+  Linear out;      // [hidden, values_width]
+};
+
+struct ShortConvWeights {
+  Linear in;         // → B | C | x, [3 · width, hidden]
+  Vector conv;       // [kernel, width]
+  Vector conv_bias;  // [width] or empty
+  Linear out;        // [hidden, width]
+};
+
 struct MlpWeights {
   SideBySide gate_up;  // → [2 · intermediate]; not gated: → [intermediate]
   Linear down;         // [hidden, intermediate]
@@ -75,6 +91,7 @@ struct MoeWeights {
   std::vector<Vector> expert_biases;                         // same
   std::vector<ops::ExpertWeights> bank;                      // [n_experts]
   std::optional<MlpWeights> shared;
+  std::optional<Linear> shared_gate;  // [1, hidden]
 };
 
 struct PerLayerWeights {
@@ -86,8 +103,10 @@ struct PerLayerWeights {
 struct LayerWeights {
   Norm attention_in, attention_out, mlp_in, mlp_out;
   Norm mlp_branch_out, experts_in, experts_out;
-  AttentionWeights attention;
-  std::optional<LatentWeights> latent;  // instead of the attention
+  AttentionWeights attention;  // or one of the next three
+  std::optional<LatentWeights> latent;
+  std::optional<DeltaWeights> delta;
+  std::optional<ShortConvWeights> short_conv;
   std::optional<MlpWeights> mlp;
   std::optional<MoeWeights> moe;
   std::optional<PerLayerWeights> per_layer;

@@ -139,6 +139,7 @@ class ExpertLoader {
 Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std::string& prefix) {
   MlpWeights out;
   const std::uint32_t hidden = source.config().hidden;
+  const LayerNames& names = source.config().names;
   if (!mlp.is_gated) {
     KVASIR_TRY_DO(source.append(out.gate_up, prefix + "c_fc", mlp.intermediate, hidden, mlp.bias));
     KVASIR_TRY(out.down, source.linear(prefix + "c_proj", hidden, mlp.intermediate, mlp.bias));
@@ -149,12 +150,13 @@ Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std:
     KVASIR_TRY_DO(source.append(out.gate_up, prefix + "gate_up_proj", 2 * mlp.intermediate, hidden,
                                 mlp.bias));
   } else {
-    KVASIR_TRY_DO(
-        source.append(out.gate_up, prefix + "gate_proj", mlp.intermediate, hidden, mlp.bias));
-    KVASIR_TRY_DO(
-        source.append(out.gate_up, prefix + "up_proj", mlp.intermediate, hidden, mlp.bias));
+    KVASIR_TRY_DO(source.append(out.gate_up, prefix + std::string(names.gate), mlp.intermediate,
+                                hidden, mlp.bias));
+    KVASIR_TRY_DO(source.append(out.gate_up, prefix + std::string(names.up), mlp.intermediate,
+                                hidden, mlp.bias));
   }
-  KVASIR_TRY(out.down, source.linear(prefix + "down_proj", hidden, mlp.intermediate, mlp.bias));
+  KVASIR_TRY(out.down,
+             source.linear(prefix + std::string(names.down), hidden, mlp.intermediate, mlp.bias));
   return out;
 }
 
@@ -185,6 +187,10 @@ Result<MoeWeights> load_moe(WeightSource& source, const MoeSpec& moe, const std:
     const MlpSpec shared{.intermediate = moe.shared_intermediate, .activation = moe.activation};
     KVASIR_TRY(out.shared,
                load_mlp(source, shared, prefix + std::string(names.shared_expert) + "."));
+  }
+  if (moe.shared_gate) {
+    KVASIR_TRY(out.shared_gate, source.linear(prefix + std::string(names.shared_gate), 1,
+                                              source.config().hidden, /*has_bias=*/false));
   }
   return out;
 }

@@ -71,7 +71,7 @@ std::vector<bool> read_either(const ConfigReader& config,
 }
 
 // mlp_layer_types, else from first_k_dense_replace on every moe_layer_freq-th.
-std::vector<bool> read_sparse_layers(const ConfigReader& config, std::size_t n) {
+std::vector<bool> read_expert_layers(const ConfigReader& config, std::size_t n) {
   std::vector<bool> out = read_either(config, "mlp_layer_types", n, "dense", "sparse");
   if (!out.empty()) return out;
   const std::uint32_t first = config.count_or("first_k_dense_replace", 0, kMaxLayers);
@@ -121,7 +121,7 @@ DecoderConfig read_latent_decoder(const ConfigReader& config) {
   read_positions(config, d, *common.latent);
   const MoeSpec moe = read_deepseek_moe(config);
   for (const bool is_sparse :
-       read_sparse_layers(config, config.count("num_hidden_layers", kMaxLayers))) {
+       read_expert_layers(config, config.count("num_hidden_layers", kMaxLayers))) {
     LayerSpec& layer = d.layers.emplace_back(common);
     if (is_sparse) layer.moe = moe;
   }

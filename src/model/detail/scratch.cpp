@@ -6,7 +6,7 @@ namespace kvasir::model {
 namespace {
 
 struct Widths {  // the largest of each over all layers
-  std::uint32_t qkv = 0, q = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
+  std::uint32_t qkv = 0, conv = 0, q = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
   std::uint32_t q_down = 0, latent_q = 0, latent_row = 0;
   std::uint32_t index_q = 0, index_key = 0, index_heads = 0, selected = 0;
   std::uint64_t moe_floats = 0;
@@ -32,6 +32,15 @@ Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
     w.qkv = std::max(w.qkv, layer.attention.qkv_width());
     w.q = std::max(w.q, layer.attention.q_width());
     if (layer.latent) widen(w, *layer.latent);
+    if (const auto& d = layer.delta) {
+      w.qkv = std::max(w.qkv, d->inputs_width());
+      w.conv = std::max(w.conv, d->conv_width());
+      w.q = std::max(w.q, d->values_width());
+    }
+    if (const auto& c = layer.short_conv) {
+      w.qkv = std::max(w.qkv, 3 * c->width);
+      w.conv = std::max(w.conv, c->width);
+    }
     if (layer.has_mlp()) w.gate_up = std::max(w.gate_up, 2 * layer.mlp.intermediate);
     if (!layer.moe) continue;
     w.gate_up = std::max(w.gate_up, 2 * layer.moe->shared_intermediate);
@@ -43,6 +52,11 @@ Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
                                               layer.moe->intermediate));
   }
   return w;
+}
+
+std::uint32_t record_width(const LayerSpec& layer) {
+  if (layer.delta) return layer.delta->conv_width() + 2 * layer.delta->n_value_heads;
+  return layer.short_conv ? layer.short_conv->width : 0;
 }
 
 // Cuts a run of floats into parts that start on 64 bytes; with no memory it only measures.
@@ -89,6 +103,7 @@ std::uint64_t cut(Scratch& out,
   out.normed = cutter.matrix(n, config.hidden);
   out.branch = cutter.matrix(n, config.hidden);
   out.qkv = cutter.matrix(n, w.qkv);
+  out.conv = cutter.matrix(n, w.conv);
   out.attended = cutter.matrix(n, w.q);
   cut_latent(out.latent, cutter, w, n);
   out.gate_up = cutter.matrix(n, w.gate_up);
@@ -102,6 +117,9 @@ std::uint64_t cut(Scratch& out,
   out.moe = cutter.floats(w.moe_floats);
   out.wanted = cutter.matrix(limits.max_wanted, config.hidden);
   out.logits = cutter.matrix(limits.max_wanted, config.vocab);
+  out.records.clear();
+  for (const LayerSpec& layer : config.layers)
+    out.records.push_back(cutter.matrix(limits.max_tentative, record_width(layer)));
   return cutter.size_bytes();
 }
 
@@ -118,6 +136,8 @@ Result<Scratch> make_scratch(ops::Device& device,
   Scratch out;
   KVASIR_TRY(out.memory, device.allocate(scratch_size_bytes(config, limits)));
   cut(out, out.memory.f32(), config, limits);
+  out.tentative.reserve(limits.max_tentative);
+  out.replayed.reserve(limits.max_tentative);
   return out;
 }
 

@@ -3,18 +3,21 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "model/decoder_config.h"
 #include "ops/device.h"
 #include "tensor/buffer.h"
 #include "tensor/mat_view.h"
+#include "tensor/recurrent_view.h"
 
 namespace kvasir::model {
 
 struct StepLimits {
   std::uint32_t max_step_tokens = 0;
   std::uint32_t max_wanted = 0;
+  std::uint32_t max_tentative = 0;  // tokens of a step that a replay may feed again
 };
 
 // Of layers of latent attention; every width is the widest of them.
@@ -33,8 +36,9 @@ struct Scratch {
   MatView residual;  // [max_step_tokens, hidden]
   MatView normed;    // [max_step_tokens, hidden]
   MatView branch;    // [max_step_tokens, hidden]: what a block adds to the residual stream
-  MatView qkv;       // [max_step_tokens, widest qkv]
-  MatView attended;  // [max_step_tokens, widest q]
+  MatView qkv;       // [max_step_tokens, widest qkv or inputs of a recurrent layer]
+  MatView conv;      // [max_step_tokens, widest convolution]: its outputs
+  MatView attended;  // [max_step_tokens, widest q or values]
   LatentScratch latent;
   MatView gate_up;  // [max_step_tokens, widest gate and up]
   MatView shared;   // [max_step_tokens, hidden]: what adds to a branch: a shared expert, or experts
@@ -48,6 +52,13 @@ struct Scratch {
   std::span<float> moe;              // ops::moe_scratch_floats
   MatView wanted;                    // [max_wanted, hidden]
   MatView logits;                    // [max_wanted, vocab]
+
+  // What a replay needs of the last step (KV-39): its tentative tokens, ascending, and for each
+  // layer what the recurrence got of them: [max_tentative, channels of the convolution, and of
+  // delta layers beta and decay]; of no rows in other layers.
+  std::vector<std::uint32_t> tentative;
+  std::vector<MatView> records;
+  std::vector<RecurrentRowView> replayed;  // rows of the replay in progress
 };
 
 std::uint64_t scratch_size_bytes(const DecoderConfig& config, const StepLimits& limits);

@@ -1,8 +1,51 @@
 #include "model/detail/weight_source.h"
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
 namespace kvasir::model {
+namespace {
+
+std::vector<std::byte> gather_rows(const codec::WeightMatrix& stored,
+                                   std::span<const RowRun> runs,
+                                   const std::byte* codec::RowPlanes::*plane,
+                                   std::size_t row_bytes) {
+  std::vector<std::byte> out;
+  for (const RowRun& run : runs) {
+    for (std::uint32_t r = run.begin; r < run.begin + run.count; ++r) {
+      const std::byte* const row = stored.row(r).*plane;
+      out.insert(out.end(), row, row + row_bytes);
+    }
+  }
+  return out;
+}
+
+// A matrix's rows in another order, scales and biases with them.
+struct GatheredRows {
+  GatheredRows(const codec::WeightMatrix& stored, std::span<const RowRun> runs) : matrix(stored) {
+    using Planes = codec::RowPlanes;
+    const std::size_t scale_bytes = stored.scale_row_bytes();
+    codes = gather_rows(stored, runs, &Planes::codes, stored.row_bytes());
+    matrix.planes.codes = codes.data();
+    matrix.codes_stride = stored.row_bytes();
+    matrix.scales_stride = scale_bytes;
+    matrix.rows_per_scale = 1;
+    matrix.scale_phase = 0;
+    if (stored.planes.scales) {
+      scales = gather_rows(stored, runs, &Planes::scales, scale_bytes);
+      matrix.planes.scales = scales.data();
+    }
+    if (stored.planes.biases) {
+      biases = gather_rows(stored, runs, &Planes::biases, scale_bytes);
+      matrix.planes.biases = biases.data();
+    }
+  }
+  std::vector<std::byte> codes, scales, biases;
+  codec::WeightMatrix matrix;
+};
+
+}  // namespace
 
 WeightSource::WeightSource(const formats::ModelFiles& files,
                            const DecoderConfig& config,
@@ -46,10 +89,53 @@ Status WeightSource::append(SideBySide& parts,
   return {};
 }
 
+// Where rows are not runs of bytes (GPTQ, AWQ), each run becomes a matrix of its own.
+Status WeightSource::append_runs(SideBySide& parts,
+                                 const std::string& name,
+                                 std::uint32_t n_in,
+                                 bool has_bias,
+                                 std::span<const RowRun> runs) {
+  std::uint32_t n_out = 0;
+  for (const RowRun& run : runs) n_out += run.count;
+  KVASIR_TRY(const codec::WeightMatrix stored, files_.matrix(name + ".weight", n_out, n_in));
+  Vector bias;
+  if (has_bias) {
+    KVASIR_TRY(const Vector all, files_.vector(name + ".bias", n_out));
+    for (const RowRun& run : runs)
+      bias.insert(bias.end(), all.begin() + run.begin, all.begin() + run.begin + run.count);
+  }
+  if (is_rehearsal_) return {};
+  if (stored.codes_stride > 0) {
+    const GatheredRows gathered(stored, runs);
+    KVASIR_TRY(auto packed, pack(gathered.matrix));
+    parts.push_back({.weight = std::move(packed), .bias = std::move(bias)});
+  } else {
+    std::size_t at = 0;
+    for (const RowRun& run : runs) {
+      KVASIR_TRY(auto packed, pack(stored.rows(run.begin, run.count)));
+      Linear& part = parts.emplace_back();
+      part.weight = std::move(packed);
+      if (has_bias) part.bias.assign(bias.begin() + at, bias.begin() + at + run.count);
+      at += run.count;
+    }
+  }
+  done_with(stored);
+  return {};
+}
+
 Result<Vector> WeightSource::rms_weight(const std::string& name, std::uint32_t n) {
   KVASIR_TRY(Vector out, files_.vector(name + ".weight", n));
   if (has_plus_one_) {
     for (float& w : out) w += 1.0f;
+  }
+  if (config_.checks_norm_means) {
+    constexpr double kLeast = 0.05, kMost = 20.0;
+    const double mean = std::accumulate(out.begin(), out.end(), 0.0) / n;
+    if (!(mean >= kLeast && mean <= kMost)) {
+      return invalid(files_.path().string() + ": tensor '" + name + ".weight' has a mean of " +
+                     std::to_string(mean) +
+                     " as a norm's weight: norms and convolutions are of different dialects");
+    }
   }
   return out;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/progress.h"
@@ -14,6 +15,11 @@
 #include "ops/device.h"
 
 namespace kvasir::model {
+
+struct RowRun {  // rows [begin, begin + count) of a stored matrix
+  std::uint32_t begin = 0;
+  std::uint32_t count = 0;
+};
 
 class WeightSource {
  public:
@@ -43,8 +49,15 @@ class WeightSource {
                 std::uint32_t n_out,
                 std::uint32_t n_in,
                 bool has_bias);
+  // The same with its rows, all of which are in `runs`, in the order of these.
+  Status append_runs(SideBySide& parts,
+                     const std::string& name,
+                     std::uint32_t n_in,
+                     bool has_bias,
+                     std::span<const RowRun> runs);
   Result<Vector> vector(const std::string& name, std::size_t n) { return files_.vector(name, n); }
-  // "{name}.weight", a "+1" added where the family's are centred on zero.
+  // "{name}.weight", a "+1" added where the family's are centred on zero; with a mean that a norm
+  // may have, where the family asks for it (MOD-43).
   Result<Vector> rms_weight(const std::string& name, std::uint32_t n);
   // A norm of the residual stream, of the family's kind; none when the name is empty.
   Result<Norm> norm(const std::string& prefix, std::string_view name);
@@ -73,6 +86,14 @@ Result<LatentWeights> load_latent(WeightSource& source,
                                   const LatentAttentionSpec& latent,
                                   const std::string& prefix);
 std::uint64_t size_bytes(const LatentWeights& weights);
+
+// recurrent_weights.cpp
+Result<DeltaWeights> load_delta(WeightSource& source,
+                                const DeltaSpec& delta,
+                                const std::string& prefix);
+Result<ShortConvWeights> load_short_conv(WeightSource& source,
+                                         const ShortConvSpec& conv,
+                                         const std::string& prefix);
 
 // feed_forward_weights.cpp
 Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std::string& prefix);

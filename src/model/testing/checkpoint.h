@@ -1,4 +1,4 @@
-// Reference checkpoints for tests: loaded, run, or changed and written again.
+// Reference checkpoints in tests: loaded as they are, or changed and written again.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -77,7 +77,7 @@ class KvLayer {
   }
   KvEncodedSide make_side(const codec::KvCodec& codec, std::size_t n_rows, std::uint32_t dim) {
     KvEncodedSide side;
-    if (codec.kind == codec::KvCodecKind::exact) return side;
+    if (codec.is_exact()) return side;
     side.codec = codec;
     for (std::size_t part = 0; part < codec::kKvRowParts; ++part) {
       side.row_bytes[part] = codec::row_bytes(codec, static_cast<codec::KvRowPart>(part), dim);
@@ -100,7 +100,7 @@ inline std::vector<float> attend_all(ops::Device& device,
                                      KvLayer& layer) {
   const std::uint32_t longest = *std::max_element(c.lengths.begin(), c.lengths.end());
   const auto n_rows = static_cast<std::uint32_t>(c.lengths.size());
-  const bool has_encoded = c.k_codec.kind != codec::KvCodecKind::exact;
+  const bool has_encoded = !c.k_codec.is_exact();
   std::vector<float> out(total_tokens(c) * c.n_heads * c.head_dim);
 
   const std::uint32_t chunk = c.chunk == 0 ? longest : c.chunk, q_width = c.n_heads * c.head_dim,

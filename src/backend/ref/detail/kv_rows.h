@@ -8,7 +8,7 @@
 
 namespace kvasir::backend::ref {
 
-enum class KvSide : bool { keys, values };
+using codec::KvSide;
 
 inline KvEncodedSide side_of(const KvLayerView& kv, KvSide side, bool is_encoded) noexcept {
   return side == KvSide::keys ? kv.k_side(is_encoded) : kv.v_side(is_encoded);
