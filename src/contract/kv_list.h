@@ -3,6 +3,7 @@
 // state of a recurrence.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -31,6 +32,11 @@ struct KvLayerSpec {
   LatentSpec latent{};
   RecurrentSpec recurrent{};
 
+  // Numbers that one token leaves behind.
+  std::size_t token_elements() const noexcept {
+    return std::size_t{2} * n_kv_heads * head_dim + latent.rank + latent.rope_dim +
+           latent.index_dim;
+  }
   bool is_latent() const noexcept { return latent.rank > 0; }
   bool is_recurrent() const noexcept { return recurrent.conv_kernel > 0; }
   bool is_attention() const noexcept { return !is_latent() && !is_recurrent(); }

@@ -28,6 +28,12 @@ Result<std::vector<StateLayer>> state_of(const KvList& list, const kv::KvScheme&
   KVASIR_TRY(const std::vector<kv::KvLayerForm> forms, kv::forms_of(scheme, list));
   std::vector<StateLayer> out;
   for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].is_latent()) {
+      const LatentSpec& latent = list[i].latent;
+      out.push_back(latent_layer(latent.rank, latent.rope_dim, latent.index_dim,
+                                 static_cast<std::uint32_t>(size_of(scheme.type))));
+      continue;
+    }
     if (list[i].is_recurrent()) {
       out.push_back(constant_layer(list[i].recurrent, size_of(scheme.type)));
       continue;

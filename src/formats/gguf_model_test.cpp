@@ -120,6 +120,10 @@ TEST(GgufModel, NamesAreThoseOfTheArchitecture_MOD52) {
   EXPECT_EQ(name_in("glm4moe", "blk.1.exp_probs_b.bias"),
             "model.layers.1.mlp.gate.e_score_correction_bias");
   EXPECT_EQ(name_in("glm4moe", "blk.40.attn_q.weight"), "mtp.blk.40.attn_q.weight");
+  EXPECT_EQ(name_in("deepseek2", "blk.1.attn_kv_a_mqa.weight"),
+            "model.layers.1.self_attn.kv_a_proj_with_mqa.weight");
+  EXPECT_EQ(name_in("deepseek2", "blk.1.attn_k_b.weight"),
+            "model.layers.1.self_attn.embed_q.weight");
   EXPECT_EQ(name_in("llama", "blk.1.ffn_gate_inp.weight", 8),
             "model.layers.1.block_sparse_moe.gate.weight");
   EXPECT_EQ(name_in("llama", "blk.1.ffn_up.3.weight", 8),
@@ -131,6 +135,44 @@ TEST(GgufModel, NamesAreThoseOfTheArchitecture_MOD52) {
   EXPECT_EQ(name_in("gemma", "blk.1.ffn_norm.weight"),
             "model.layers.1.post_attention_layernorm.weight");
   EXPECT_EQ(name_in("llama", "strange.weight"), "strange.weight");
+}
+
+TEST(GgufModel, DescribesLatentAttention_MOD35_MOD52) {
+  const TestFolder folder;
+  GgufBuilder file;
+  const auto count = [&](const std::string& key, std::uint32_t n) {
+    file.number<std::uint32_t>("deepseek2." + key, GgufKind::u32, n);
+  };
+  add_model(file, "deepseek2");
+  count("attention.q_lora_rank", 6);
+  count("attention.kv_lora_rank", 12);
+  count("attention.key_length", 28);  // of a latent row
+  count("attention.value_length", 12);
+  count("attention.key_length_mla", 22);
+  count("attention.value_length_mla", 5);
+  count("expert_count", 4);
+  count("expert_gating_func", 2);
+  count("leading_dense_block_count", 1);
+  file.text("deepseek2.rope.scaling.type", "yarn");
+  file.number<float>("deepseek2.rope.scaling.factor", GgufKind::f32, 40.0f);
+  file.number<float>("deepseek2.rope.scaling.yarn_log_multiplier", GgufKind::f32, 0.125f);
+
+  const auto files = open_built(folder, file);
+
+  ASSERT_TRUE(files) << files.error().what;
+  const json::Value& config = files->config();
+  EXPECT_EQ(config.int_or("q_lora_rank", 0), 6);
+  EXPECT_EQ(config.int_or("kv_lora_rank", 0), 12);
+  EXPECT_EQ(config.int_or("qk_nope_head_dim", 0), 6);
+  EXPECT_EQ(config.int_or("qk_rope_head_dim", 0), 16);
+  EXPECT_EQ(config.int_or("v_head_dim", 0), 5);
+  EXPECT_EQ(config.int_or("first_k_dense_replace", 0), 1);
+  EXPECT_EQ(config.string_or("scoring_func", ""), "sigmoid");
+  EXPECT_EQ(config.number_or("partial_rotary_factor", 0), 1.0);
+  EXPECT_TRUE(config.bool_or("kvasir_rope_interleaved", false));
+  const json::Value& rope = *config.find("rope_parameters");
+  EXPECT_EQ(rope.number_or("mscale", 0), 1.25);
+  EXPECT_EQ(rope.number_or("mscale_all_dim", 0), 1.25);
 }
 
 TEST(GgufModel, TellsWhatGptOssFilesLeaveUnsaid_MOD34_MOD52) {

@@ -85,6 +85,15 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
+std::string heads_text(const ModelDescription& d) {
+  const std::string of = ", of " + std::to_string(d.head_dim);
+  if (d.latent_rank == 0)
+    return std::to_string(d.n_heads) + ", " + std::to_string(d.n_kv_heads) +
+           " for keys and values" + of;
+  return std::to_string(d.n_heads) + of + ", on one latent row of " +
+         std::to_string(d.latent_rank) + " + " + std::to_string(d.latent_rope_dim);
+}
+
 }  // namespace
 
 ModelDescription describe(const ModelFiles& files) {
@@ -108,6 +117,13 @@ ModelDescription describe(const ModelFiles& files) {
   out.n_experts = first_of(config, {"num_experts", "num_local_experts", "n_routed_experts"});
   out.n_experts_per_token = first_of(config, {"num_experts_per_tok", "top_k_experts"});
   out.sliding_window = first_of(config, {"sliding_window"});
+  out.latent_rank = first_of(config, {"kv_lora_rank"});
+  if (out.latent_rank > 0) {
+    out.latent_rope_dim = first_of(config, {"qk_rope_head_dim"});
+    out.index_top_k = first_of(config, {"index_topk"});
+    out.head_dim = first_of(config, {"qk_nope_head_dim"}) + out.latent_rope_dim;
+    out.n_kv_heads = 1;
+  }
   out.is_embedding_tied = config.bool_or("tie_word_embeddings", false);
   out.tensors = files.tensors();
   add_totals(out);
@@ -129,8 +145,9 @@ std::string description_text(const ModelDescription& d, bool with_tensors) {
   line("quantization", d.quantization);
   number("layers", d.n_layers);
   number("hidden size", d.hidden_size);
-  line("heads", std::to_string(d.n_heads) + ", " + std::to_string(d.n_kv_heads) +
-                    " for keys and values, of " + std::to_string(d.head_dim));
+  line("heads", heads_text(d));
+  if (d.index_top_k > 0)
+    line("sparse index", "each query attends " + std::to_string(d.index_top_k) + " positions");
   if (d.n_experts > 0)
     line("experts",
          std::to_string(d.n_experts) + ", " + std::to_string(d.n_experts_per_token) + " a token");
@@ -171,6 +188,9 @@ json::Value description_json(const ModelDescription& d, bool with_tensors) {
                    {"experts", d.n_experts},
                    {"experts_per_token", d.n_experts_per_token},
                    {"sliding_window", d.sliding_window},
+                   {"latent_rank", d.latent_rank},
+                   {"latent_rope_dim", d.latent_rope_dim},
+                   {"index_top_k", d.index_top_k},
                    {"tied_embedding", d.is_embedding_tied}};
   json::Array types;
   for (const TypeTotal& total : d.types) {

@@ -24,6 +24,8 @@ struct ModelDescription {
   std::uint64_t n_layers = 0, hidden_size = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0,
                 vocab_size = 0, context_length = 0;
   std::uint64_t n_experts = 0, n_experts_per_token = 0, sliding_window = 0;
+  // Latent attention: a token's row of rank + rope dim serves all heads; what a sparse index keeps.
+  std::uint64_t latent_rank = 0, latent_rope_dim = 0, index_top_k = 0;
   bool is_embedding_tied = false;
   std::string
       quantization;  // the type with most bytes among quantized ones; "none" for dense files

@@ -59,5 +59,19 @@ TEST(Inspect, WritesTextAndJson) {
               Not(HasSubstr("model.norm.weight")));
 }
 
+TEST(Inspect, ShowsLatentAttentionAsItIs) {
+  ModelDescription description;
+  description.n_heads = 64;
+  description.head_dim = 256;
+  description.latent_rank = 512;
+  description.latent_rope_dim = 64;
+  description.index_top_k = 2048;
+
+  const std::string text = description_text(description, /*with_tensors=*/false);
+
+  EXPECT_THAT(text, HasSubstr("heads           64, of 256, on one latent row of 512 + 64\n"));
+  EXPECT_THAT(text, HasSubstr("sparse index    each query attends 2048 positions\n"));
+}
+
 }  // namespace
 }  // namespace kvasir::formats

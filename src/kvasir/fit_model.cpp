@@ -79,6 +79,8 @@ std::uint64_t product_bytes_per_token(const model::DecoderConfig& config) {
   std::uint64_t widest = config.hidden;
   for (const model::LayerSpec& layer : config.layers) {
     widest = std::max<std::uint64_t>(widest, layer.attention.q_width());
+    if (layer.latent)
+      widest = std::max<std::uint64_t>({widest, layer.latent->q_rank, layer.latent->v_width()});
     if (layer.delta) widest = std::max<std::uint64_t>(widest, layer.delta->values_width());
     if (layer.has_mlp()) widest = std::max<std::uint64_t>(widest, layer.mlp.intermediate);
     if (layer.moe)
@@ -113,6 +115,15 @@ std::uint64_t fixed_bytes(const model::Model& model,
          config.vocab * kTokenizerTokenBytes + kProcessBytes;
 }
 
+// Of a query and one key it attends; with a sparse index as if it attended every one.
+std::uint64_t flops_per_key(const model::LayerSpec& layer) {
+  if (!layer.latent) return 4 * std::uint64_t{layer.attention.q_width()};
+  const model::LatentAttentionSpec& a = *layer.latent;
+  const std::uint64_t index =
+      a.has_own_index() ? std::uint64_t{a.index->n_heads} * a.index->dim : 0;
+  return 2 * (std::uint64_t{a.n_heads} * (a.row_dim() + a.kv_rank) + index);
+}
+
 void fill_speed_facts(const model::Model& model, fit::Facts& facts) {
   const model::StepCost one = model.cost(1, 0), two = model.cost(2, 0);
   facts.weight_read_bytes = one.weight_bytes;
@@ -122,8 +133,7 @@ void fill_speed_facts(const model::Model& model, fit::Facts& facts) {
   const auto entries = model::kv_entries_of(model.config());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const model::LayerSpec& layer = model.config().layers[i];
-    facts.reads.push_back(
-        {.state = entries[i], .flops_per_key = 4 * std::uint64_t{layer.attention.q_width()}});
+    facts.reads.push_back({.state = entries[i], .flops_per_key = flops_per_key(layer)});
     facts.is_moe |= layer.moe.has_value();
   }
 }

@@ -53,6 +53,25 @@ TEST(FitModel, FactsOfALoadedModelAreThoseOfItsHeaders) {
   EXPECT_GE(512 * facts->step_token_bytes + facts->fixed_bytes, (*loaded)->scratch_bytes());
 }
 
+TEST(FitModel, OfLatentLayersCountsTheirMatricesScratchAndRows) {  // FIT-3, FIT-4
+  const FitOptions options = options_of("glm-moe-dsa");
+  const auto fitted = fit_model(options);
+  const auto files = formats::ModelFiles::open(options.open.model);
+  const auto device = make_device(Backend::cpu, 1, "auto");
+  ASSERT_TRUE(fitted && files && device);
+  const auto loaded =
+      model::Model::load(*files, **device, {.max_step_tokens = 512, .max_wanted = 8});
+  ASSERT_TRUE(loaded);
+
+  const auto facts = facts_of(**loaded, *files, options.open, {}, (*loaded)->max_positions());
+
+  ASSERT_TRUE(facts);
+  EXPECT_EQ(fitted->report.weights_bytes, (*loaded)->weight_bytes());
+  EXPECT_GE(512 * facts->step_token_bytes + facts->fixed_bytes, (*loaded)->scratch_bytes());
+  EXPECT_EQ(facts->state[0].exact_bytes, (32u + 8 + 16) * 2);
+  EXPECT_EQ(facts->reads[0].flops_per_key, 2u * (4 * (40 + 32) + 2 * 16));
+}
+
 TEST(FitModel, ContextsBeyondTheModelsAreRefused) {  // FIT-12
   FitOptions options = options_of("llama");
   options.open.context_length = 1u << 30;

@@ -52,10 +52,25 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * want[i]) << i;
 }
 
+void expect_runnable(const LatentAttentionSpec& a,
+                     const DecoderConfig& config,
+                     const std::string& from) {
+  ASSERT_TRUE(a.n_heads && a.kv_rank && a.nope_dim && a.v_dim && std::isfinite(a.scale)) << from;
+  ASSERT_LE(a.latent_width(), 1u << 20) << from;
+  ASSERT_LT(a.rope, config.ropes.size()) << from;
+  ASSERT_LE(2 * config.ropes[a.rope].inverse_frequencies.size(), a.rope_dim) << from;
+  if (!a.index) return;
+  ASSERT_TRUE(a.q_rank && a.index->n_heads && a.index->dim >= a.rope_dim && a.index->top_k) << from;
+}
+
 void expect_runnable(const DecoderConfig& config, const std::string& from) {
   EXPECT_TRUE(config.hidden && config.vocab && config.max_positions && !config.layers.empty())
       << from;
   for (const LayerSpec& layer : config.layers) {
+    if (layer.latent) {
+      expect_runnable(*layer.latent, config, from);
+      continue;
+    }
     const AttentionSpec& a = layer.attention;
     ASSERT_TRUE(!a.donor || *a.donor < std::size_t(&layer - config.layers.data())) << from;
     if (const auto& d = layer.delta) {
@@ -200,7 +215,19 @@ TEST(ConfigReading, SurvivesAnyValueInAnyMember) {
                                   "rope_local_base_freq",
                                   "swiglu_limit",
                                   "layer_norm_eps",
-                                  "logit_scale"};
+                                  "logit_scale",
+                                  "q_lora_rank",
+                                  "kv_lora_rank",
+                                  "qk_rope_head_dim",
+                                  "v_head_dim",
+                                  "mlp_layer_types",
+                                  "moe_layer_freq",
+                                  "indexer_types",
+                                  "index_topk_pattern",
+                                  "index_topk_freq",
+                                  "index_topk",
+                                  "index_head_dim",
+                                  "index_n_heads"};
   const char* const kValues[] = {
       "0",
       "-1",
@@ -228,7 +255,9 @@ TEST(ConfigReading, SurvivesAnyValueInAnyMember) {
     const std::string start = "\"architectures\": [\"" + std::string(family.architecture) +
                               R"("], "use_sliding_window": true, "num_experts": 8,
                                  "num_experts_per_tok": 2, "top_k_experts": 2,
-                                 "moe_intermediate_size": 48, ")";
+                                 "moe_intermediate_size": 48, "n_group": 1, "topk_group": 1,
+                                 "q_lora_rank": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 16,
+                                 "qk_rope_head_dim": 8, "v_head_dim": 16, ")";
     for (const char* const member : kMembers) {
       for (const char* const value : kValues) {
         folder.set_config(config_with(start + member + "\": " + value));

@@ -54,6 +54,39 @@ struct AttentionSpec {
   std::uint32_t projected_width() const noexcept { return qkv_width() - (v_is_k ? kv_width() : 0); }
 };
 
+// Which positions a query attends: the top_k best of those up to its own by the sparse index's
+// score (MOD-36).
+struct IndexSpec {
+  std::uint32_t n_heads = 0;
+  std::uint32_t dim =
+      0;  // of a head, and of the key that all heads share; its first rope_dim rotate
+  std::uint32_t top_k = 0;
+  bool is_shared = false;  // takes the choice of the last layer before it that made its own
+};
+
+// Multi-head latent attention (MOD-35). A head of q is [nope_dim | rope_dim]; a token's key and
+// value, for all heads, is the latent row [kv_rank | rope_dim].
+struct LatentAttentionSpec {
+  std::uint32_t n_heads = 0;
+  std::uint32_t q_rank = 0;  // q comes from a normed vector of this width; 0: from the input
+  std::uint32_t kv_rank = 0;
+  std::uint32_t nope_dim = 0;
+  std::uint32_t rope_dim = 0;
+  std::uint32_t v_dim = 0;
+  float scale = 0.0f;      // on q·k, yarn's mscale² included
+  float norm_eps = 0.0f;   // of the norms of q's vector and of the latent
+  std::uint32_t rope = 0;  // index into DecoderConfig::ropes
+  bool bias = false;       // of q_a_proj, kv_a_proj and o_proj
+  std::optional<IndexSpec> index;
+
+  std::uint32_t q_head_dim() const noexcept { return nope_dim + rope_dim; }
+  std::uint32_t q_width() const noexcept { return n_heads * q_head_dim(); }
+  std::uint32_t v_width() const noexcept { return n_heads * v_dim; }
+  std::uint32_t latent_width() const noexcept { return n_heads * kv_rank; }  // of absorbed queries
+  std::uint32_t row_dim() const noexcept { return kv_rank + rope_dim; }      // of a latent row
+  bool has_own_index() const noexcept { return index && !index->is_shared; }
+};
+
 // A linear layer of the gated delta rule (MOD-41), in the place of attention.
 struct DeltaSpec {
   std::uint32_t n_key_heads = 0;  // divides n_value_heads
@@ -119,7 +152,8 @@ struct MoeSpec {
 
 struct LayerSpec {
   LayerType type = LayerType::full;
-  AttentionSpec attention;  // of no heads in recurrent layers, which have one of the next two
+  AttentionSpec attention;  // of no heads where the layer has one of the next three
+  std::optional<LatentAttentionSpec> latent;
   std::optional<DeltaSpec> delta;
   std::optional<ShortConvSpec> short_conv;
   MlpSpec mlp;
@@ -196,6 +230,7 @@ struct DecoderConfig {
   }
 };
 
+bool has_sparse_index(const DecoderConfig& config) noexcept;
 // The layers that own state, in order: keys and values, or a recurrence.
 KvList kv_list_of(const DecoderConfig& config);
 // For each layer the entry of that list it reads: its own or its donor's.

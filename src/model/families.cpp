@@ -65,10 +65,21 @@ Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint
   return decoder;
 }
 
+bool has_sparse_index(const DecoderConfig& config) noexcept {
+  return std::any_of(config.layers.begin(), config.layers.end(),
+                     [](const LayerSpec& layer) { return layer.latent && layer.latent->index; });
+}
+
 KvList kv_list_of(const DecoderConfig& config) {
   KvList out;
   for (const LayerSpec& layer : config.layers) {
     if (layer.attention.donor) continue;
+    if (const auto& latent = layer.latent) {
+      out.push_back({.latent = {.rank = latent->kv_rank,
+                                .rope_dim = latent->rope_dim,
+                                .index_dim = latent->has_own_index() ? latent->index->dim : 0}});
+      continue;
+    }
     if (const auto& d = layer.delta) {
       out.push_back({.recurrent = {.conv_kernel = d->conv_kernel,
                                    .n_channels = d->conv_width(),

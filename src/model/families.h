@@ -24,6 +24,8 @@
   FAMILY(olmo2, "Olmo2ForCausalLM", "olmo2", true)                                \
   FAMILY(glm4, "Glm4ForCausalLM", "glm4", true)                                   \
   FAMILY(glm4_moe, "Glm4MoeForCausalLM", "glm4_moe", true)                        \
+  FAMILY(deepseek_v3, "DeepseekV3ForCausalLM", "deepseek_v3", true)               \
+  FAMILY(glm_moe_dsa, "GlmMoeDsaForCausalLM", "glm_moe_dsa", true)                \
   FAMILY(granite, "GraniteForCausalLM", "granite", true)                          \
   FAMILY(smollm3, "SmolLM3ForCausalLM", "smollm3", true)                          \
   FAMILY(gemma, "GemmaForCausalLM", "gemma", false)                               \

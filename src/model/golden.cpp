@@ -11,6 +11,7 @@
 #include "formats/model_files.h"
 #include "formats/safetensors.h"
 #include "model/detail/contiguous_kv.h"
+#include "model/detail/reference_ties.h"
 #include "model/families.h"
 #include "model/model.h"
 
@@ -73,7 +74,7 @@ TokenId argmax(std::span<const float> logits) {
 // One row that is fed in chunks and keeps its state.
 class Run {
  public:
-  Run(Model& model, ContiguousKv kv) : model_(model), kv_(std::move(kv)) {}
+  Run(Model& model, ContiguousKv kv) : model_(&model), kv_(std::move(kv)) {}
 
   // Logits of every token.
   Result<LogitsView> feed(std::span<const TokenId> tokens) {
@@ -81,16 +82,16 @@ class Run {
     std::vector<std::uint32_t> positions(n), wanted(n);
     std::iota(positions.begin(), positions.end(), kv_.length(0));
     std::iota(wanted.begin(), wanted.end(), 0u);
-    KVASIR_TRY(const LogitsView logits, model_.forward({.tokens = tokens,
-                                                        .positions = positions,
-                                                        .kv = kv_.begin({&n, 1}),
-                                                        .wanted = wanted}));
+    KVASIR_TRY(const LogitsView logits, model_->forward({.tokens = tokens,
+                                                         .positions = positions,
+                                                         .kv = kv_.begin({&n, 1}),
+                                                         .wanted = wanted}));
     kv_.commit();
     return logits;
   }
 
  private:
-  Model& model_;
+  Model* model_;
   ContiguousKv kv_;
 };
 
@@ -122,11 +123,13 @@ std::uint32_t chunk_of(const GoldenOptions& options, const Golden& golden) {
   return options.chunk_tokens ? std::min(options.chunk_tokens, whole) : whole;
 }
 
+// is_anew: every greedy token comes from the whole sequence before it.
 Result<GoldenResult> check_prompt(Model& model,
                                   ops::Device& device,
                                   const Golden& golden,
                                   const std::string& k,
-                                  const GoldenOptions& options) {
+                                  const GoldenOptions& options,
+                                  bool is_anew) {
   const auto n = static_cast<std::uint32_t>(golden.prompt.size()),
              n_greedy = static_cast<std::uint32_t>(golden.greedy.size());
   const ContiguousKvShape shape{
@@ -147,11 +150,19 @@ Result<GoldenResult> check_prompt(Model& model,
   out.position_errors = difference.relative();
   out.relative_error = *std::max_element(out.position_errors.begin(), out.position_errors.end());
   if (!options.with_greedy) return out;
+  std::vector<TokenId> sequence = golden.prompt;
   out.n_greedy = n_greedy;
   while (out.n_greedy_equal < n_greedy && next == golden.greedy[out.n_greedy_equal]) {
     if (++out.n_greedy_equal == n_greedy) break;
-    KVASIR_TRY(const LogitsView logits, run.feed({&next, 1}));
-    next = argmax(logits.row(0));
+    std::span<const TokenId> tokens(&next, 1);
+    if (is_anew) {
+      sequence.push_back(next);
+      tokens = sequence;
+      KVASIR_TRY(kv, ContiguousKv::make(device, model.kv_list(), shape));
+      run = Run(model, std::move(kv));
+    }
+    KVASIR_TRY(const LogitsView logits, run.feed(tokens));
+    next = argmax(logits.row(tokens.size() - 1));
   }
   return out;
 }
@@ -159,7 +170,7 @@ Result<GoldenResult> check_prompt(Model& model,
 }  // namespace
 
 Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& folder,
-                                               ops::Device& device,
+                                               ops::Device& plain_device,
                                                GoldenOptions options) {
   KVASIR_TRY(const formats::ModelFiles files, formats::ModelFiles::open(folder));
   KVASIR_TRY(const formats::SafetensorsFile file,
@@ -167,19 +178,24 @@ Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& fold
   const auto prompts = prompts_of(file);
   if (prompts.empty()) return not_found((folder / "golden.safetensors").string() + ": no prompt_k");
   KVASIR_TRY(const DecoderConfig config, describe_model(files, 0));
+  const bool has_index = has_sparse_index(config);
+  ReferenceTies with_ties(plain_device);
+  ops::Device& device = has_index ? with_ties : plain_device;
+  if (has_index) options.chunk_tokens = 0;
   std::vector<std::pair<std::string, Golden>> goldens;
-  std::uint32_t largest = 1;
+  std::size_t largest = 1;
   for (const auto& [n, k] : prompts) {
     KVASIR_TRY(Golden golden, read_golden(file, k, config.vocab));
-    largest = std::max(largest, chunk_of(options, golden));
+    largest = std::max(largest, chunk_of(options, golden) + (has_index ? golden.greedy.size() : 0));
     goldens.emplace_back(k, std::move(golden));
   }
-  KVASIR_TRY(
-      const auto model,
-      Model::load(files, device, {.max_step_tokens = largest, .exact_f32 = options.exact_f32}));
+  KVASIR_TRY(const auto model, Model::load(files, device,
+                                           {.max_step_tokens = static_cast<std::uint32_t>(largest),
+                                            .exact_f32 = options.exact_f32}));
   std::vector<GoldenResult> out;
   for (const auto& [k, golden] : goldens) {
-    KVASIR_TRY(GoldenResult result, check_prompt(*model, device, golden, k, options));
+    KVASIR_TRY(GoldenResult result,
+               check_prompt(*model, device, golden, k, options, /*is_anew=*/has_index));
     out.push_back(std::move(result));
   }
   return out;

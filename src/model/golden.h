@@ -1,6 +1,7 @@
 // check_golden: runs a folder with model and golden.safetensors (prompt_k, logits_k, greedy_k for
 // any k) on a device and says how far its logits are from the reference and how many greedy tokens
-// agree. For `kvasir verify` and tests.
+// agree. A model with a sparse index is run as its reference was: equal scores in that one's order,
+// each token from the whole sequence anew (docs/numerics.md). For `kvasir verify` and tests.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ namespace kvasir::model {
 struct GoldenOptions {
   DType kv_type = DType::f32;       // f32 or bf16
   std::uint32_t block_tokens = 64;  // power of two
-  std::uint32_t chunk_tokens = 0;   // prompt tokens of a step; 0: the whole prompt
-  bool exact_f32 = false;           // as LoadOptions
+  std::uint32_t chunk_tokens = 0;  // prompt tokens of a step; 0: the whole prompt, as with a sparse
+                                   // index always
+  bool exact_f32 = false;          // as LoadOptions
   bool with_greedy = true;
 };
 

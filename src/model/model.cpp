@@ -142,10 +142,21 @@ Status check_batch(const StepBatch& batch,
   return {};
 }
 
+// Multiply-adds of one token in the matrices of latent attention.
+std::uint64_t latent_products(const LatentAttentionSpec& a, std::uint64_t hidden) {
+  const std::uint64_t q_in = a.q_rank ? a.q_rank : hidden;
+  std::uint64_t out = hidden * (a.q_rank + a.row_dim() + a.v_width()) + q_in * a.q_width() +
+                      std::uint64_t{a.latent_width()} * (a.nope_dim + a.v_dim);
+  if (a.has_own_index())
+    out += q_in * a.index->n_heads * a.index->dim + hidden * (a.index->dim + a.index->n_heads);
+  return out;
+}
+
 // Multiply-adds of one token in a layer's matrices.
 std::uint64_t products_per_token(const LayerSpec& layer, std::uint64_t hidden) {
   const AttentionSpec& a = layer.attention;
-  std::uint64_t out = hidden * (a.projected_width() + a.q_width());
+  std::uint64_t out = layer.latent ? latent_products(*layer.latent, hidden)
+                                   : hidden * (a.projected_width() + a.q_width());
   if (const auto& d = layer.delta) out += hidden * (d->inputs_width() + d->values_width());
   if (const auto& c = layer.short_conv) out += hidden * 4 * c->width;
   if (layer.has_mlp()) out += (layer.mlp.is_gated ? 3 : 2) * hidden * layer.mlp.intermediate;
@@ -183,6 +194,31 @@ std::uint64_t visible_keys(std::uint64_t n, std::uint64_t context, std::uint64_t
   const std::uint64_t growing =
       context >= window ? 0 : std::min(n, window - context);  // tokens before the window is full
   return growing * context + growing * (growing + 1) / 2 + (n - growing) * window;
+}
+
+// Attention and its state in a step; of latent layers, the index looks at every key, attention at
+// those it chose.
+void add_attention(
+    const LayerSpec& layer, std::uint64_t n, std::uint64_t context, DType kv_type, StepCost& cost) {
+  const std::uint64_t n_stored = context + n;
+  if (!layer.latent) {
+    const AttentionSpec& a = layer.attention;
+    const std::uint64_t n_read = a.window ? std::min<std::uint64_t>(a.window, n_stored) : n_stored;
+    const std::uint64_t n_written = a.donor ? 0 : n;
+    cost.attention_flops += 4 * std::uint64_t{a.q_width()} * visible_keys(n, context, a.window);
+    cost.kv_bytes += 2 * (n_read + n_written) * a.kv_width() * size_of(kv_type);
+    return;
+  }
+  const LatentAttentionSpec& a = *layer.latent;
+  const std::uint64_t chosen = a.index ? a.index->top_k : 0;  // of each query; 0: all
+  const std::uint64_t n_read = chosen ? std::min(n_stored, n * chosen) : n_stored;
+  cost.attention_flops +=
+      2 * std::uint64_t{a.n_heads} * (a.row_dim() + a.kv_rank) * visible_keys(n, context, chosen);
+  cost.kv_bytes += (n_read + n) * a.row_dim() * size_of(kv_type);
+  if (!a.has_own_index()) return;
+  cost.attention_flops +=
+      2 * std::uint64_t{a.index->n_heads} * a.index->dim * visible_keys(n, context, 0);
+  cost.kv_bytes += (n_stored + n) * a.index->dim * size_of(kv_type);
 }
 
 // Experts are of one size: what those that no token of the step can choose hold.
@@ -283,15 +319,8 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
   }
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerSpec& layer = config.layers[i];
-    const AttentionSpec& a = layer.attention;
-    const std::uint64_t keys_stored =
-        a.window ? std::min<std::uint64_t>(a.window, std::uint64_t{context} + n_tokens)
-                 : std::uint64_t{context} + n_tokens;
-    const std::uint64_t keys_written = a.donor ? 0 : n_tokens;
     cost.linear_flops += 2 * products_per_token(layer, config.hidden) * n_tokens;
-    cost.attention_flops +=
-        4 * std::uint64_t{a.q_width()} * visible_keys(n_tokens, context, a.window);
-    cost.kv_bytes += 2 * (keys_stored + keys_written) * a.kv_width() * size_of(kv_type);
+    add_attention(layer, n_tokens, context, kv_type, cost);
     if (layer.is_recurrent()) {
       cost.attention_flops += 2 * recurrence_per_token(layer) * n_tokens;
       cost.kv_bytes += 2 * state_bytes(impl_->kv_list[impl_->kv_entries[i]].recurrent, kv_type);

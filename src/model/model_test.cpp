@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "backend/cpu/cpu_device.h"
 #include "backend/ref/ref_device.h"
 #include "base/file.h"
 #include "model/detail/contiguous_kv.h"
@@ -19,6 +20,13 @@ namespace {
 
 const std::filesystem::path kModels = std::filesystem::path(KVASIR_TEST_DATA) / "models";
 
+// One of those in the repository, else one of the shared folder.
+std::filesystem::path folder_of(const std::string& name) {
+  return std::filesystem::exists(kModels / name)
+             ? kModels / name
+             : std::filesystem::path(KVASIR_GOLDEN_MODELS) / name;
+}
+
 struct Loaded {
   std::unique_ptr<ops::Device> device =
       backend::ref::make_ref_device(backend::ref::RefMode::oracle);
@@ -26,9 +34,11 @@ struct Loaded {
 };
 
 Loaded load(const std::string& name,
-            LoadOptions options = {.max_context = 256, .max_step_tokens = 64}) {
+            LoadOptions options = {.max_context = 256, .max_step_tokens = 64},
+            std::unique_ptr<ops::Device> device = nullptr) {
   Loaded out;
-  const auto files = formats::ModelFiles::open(kModels / name);
+  if (device) out.device = std::move(device);
+  const auto files = formats::ModelFiles::open(folder_of(name));
   EXPECT_TRUE(files) << files.error().what;
   auto model = Model::load(*files, *out.device, std::move(options));
   EXPECT_TRUE(model) << model.error().what;
@@ -175,13 +185,14 @@ TEST(Forward, RefusesABatchBeyondItsLimits) {
 // Feeds rows of one model; keeps the logits of every token.
 class Rows {
  public:
-  Rows(Loaded& loaded, std::uint32_t n_rows, std::uint32_t block_tokens)
+  Rows(Loaded& loaded, std::uint32_t n_rows, std::uint32_t block_tokens, DType kv_type = DType::f32)
       : loaded_(loaded),
         logits(n_rows),
         kv_(*ContiguousKv::make(
             *loaded.device,
             loaded.model->kv_list(),
-            {.n_rows = n_rows, .max_tokens = 128, .block_tokens = block_tokens})) {}
+            {.n_rows = n_rows, .max_tokens = 128, .block_tokens = block_tokens, .type = kv_type})) {
+  }
 
   void feed(const std::vector<std::vector<TokenId>>& rows) {
     std::vector<TokenId> tokens;
@@ -225,13 +236,12 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 class SameBits : public testing::TestWithParam<const char*> {};
 
-TEST_P(SameBits, ChunkedEqualsWholeAndBatchedEqualsAlone) {
-  Loaded loaded = load(GetParam());
+void expect_same_bits(Loaded loaded, DType kv_type) {
   const auto a = some_tokens(40, 1), b = some_tokens(9, 2);
   const auto part = [](const std::vector<TokenId>& v, std::size_t begin, std::size_t end) {
     return std::vector<TokenId>(v.begin() + std::ptrdiff_t(begin), v.begin() + std::ptrdiff_t(end));
   };
-  Rows whole(loaded, 1, 64), b_alone(loaded, 1, 64), mixed(loaded, 2, 8);
+  Rows whole(loaded, 1, 64, kv_type), b_alone(loaded, 1, 64, kv_type), mixed(loaded, 2, 8, kv_type);
 
   whole.feed({a});
   b_alone.feed({b});
@@ -244,12 +254,23 @@ TEST_P(SameBits, ChunkedEqualsWholeAndBatchedEqualsAlone) {
   EXPECT_TRUE(same_bits(b_alone.logits[0], mixed.logits[1]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models,
-                         SameBits,
-                         testing::Values("llama", "qwen3-moe"),
-                         [](const auto& test) {
-                           return std::string(test.param) == "llama" ? "llama" : "qwen3_moe";
-                         });
+TEST_P(SameBits, ChunkedEqualsWholeAndBatchedEqualsAlone) {
+  if (!std::filesystem::exists(folder_of(GetParam()))) GTEST_SKIP() << "no " << GetParam();
+  const LoadOptions options{.max_context = 256, .max_step_tokens = 64};
+  expect_same_bits(load(GetParam(), options), DType::f32);
+  expect_same_bits(load(GetParam(), options, *backend::cpu::make_cpu_device({.n_threads = 1})),
+                   DType::bf16);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    SameBits,
+    testing::Values("llama", "qwen3-moe", "deepseek-v3", "deepseek-v3-yarn", "glm-moe-dsa"),
+    [](const auto& test) {
+      std::string name = test.param;
+      for (char& c : name) c = c == '-' ? '_' : c;
+      return name;
+    });
 
 // MLX files stack the experts of a layer in one tensor; the bits are those of the model stored
 // apart.

@@ -80,6 +80,18 @@ constexpr std::array kQwen3NextNames{
 };
 constexpr std::array kGemmaNames{NamePair{"ffn_norm", "pre_feedforward_layernorm"}};
 
+// Later files hold the two halves of kv_b_proj absorbed, as stacks of heads.
+constexpr std::array kDeepseekNames{
+    NamePair{"attn_q_a", "self_attn.q_a_proj"},
+    NamePair{"attn_q_a_norm", "self_attn.q_a_layernorm"},
+    NamePair{"attn_q_b", "self_attn.q_b_proj"},
+    NamePair{"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+    NamePair{"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+    NamePair{"attn_kv_b", "self_attn.kv_b_proj"},
+    NamePair{"attn_k_b", "self_attn.embed_q"},
+    NamePair{"attn_v_b", "self_attn.unembed_out"},
+};
+
 const std::array kArchs{
     GgufArch{"llama", "llama", "LlamaForCausalLM", true, {}},
     GgufArch{"mistral3", "llama", "LlamaForCausalLM", true, {}},
@@ -90,6 +102,7 @@ const std::array kArchs{
     GgufArch{"olmo2", "olmo2", "Olmo2ForCausalLM", false, {}},
     GgufArch{"glm4", "glm4", "Glm4ForCausalLM", true, kGlmNames},
     GgufArch{"glm4moe", "glm4_moe", "Glm4MoeForCausalLM", false, {}},
+    GgufArch{"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", true, kDeepseekNames},
     GgufArch{"granite", "granite", "GraniteForCausalLM", true, {}},
     GgufArch{"smollm3", "smollm3", "SmolLM3ForCausalLM", true, {}},
     GgufArch{"cohere2", "cohere2", "Cohere2ForCausalLM", true, {}},

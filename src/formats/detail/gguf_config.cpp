@@ -33,6 +33,7 @@ class ConfigMaker {
   double number(std::string_view key, double other) const {
     return content_.number_or(prefix_ + std::string(key), other);
   }
+  bool is_latent() const { return arch_.model_type == "deepseek_v3"; }
   const GgufTensor* tensor(std::string_view name) const {
     const auto it = std::find_if(tensors_.begin(), tensors_.end(),
                                  [&](const GgufTensor& t) { return t.name == name; });
@@ -64,8 +65,11 @@ class ConfigMaker {
     KVASIR_TRY(const std::uint64_t n_kv_heads, uniform("attention.head_count_kv", n_heads));
     KVASIR_TRY(const std::uint64_t intermediate, uniform("feed_forward_length", 0));
     head_dim_ = whole("attention.key_length", n_heads > 0 ? hidden / n_heads : 0);
-    if (whole("attention.value_length", head_dim_) != head_dim_)
+    if (is_latent()) {
+      head_dim_ = whole("rope.dimension_count", 0);  // of a head, only these columns rotate
+    } else if (whole("attention.value_length", head_dim_) != head_dim_) {
       return unsupported("value heads of another size than key heads");
+    }
     const GgufTensor* embedding = tensor("token_embd.weight");
     set("architectures", json::Array{arch_.architecture});
     set("model_type", arch_.model_type);
@@ -224,6 +228,26 @@ class ConfigMaker {
     set("rope_parameters", std::move(rope));
   }
 
+  // Lengths of absorbed heads are those of latent rows; "_mla" ones are the model's own.
+  void add_deepseek() {
+    const std::uint64_t key = whole("attention.key_length_mla", whole("attention.key_length", 0));
+    set_number("q_lora_rank", "attention.q_lora_rank");
+    set_number("kv_lora_rank", "attention.kv_lora_rank");
+    set("qk_rope_head_dim", head_dim_);
+    set("qk_nope_head_dim", key - std::min(key, head_dim_));
+    set("v_head_dim", whole("attention.value_length_mla", whole("attention.value_length", 0)));
+    set("first_k_dense_replace", whole("leading_dense_block_count", 0));
+    set("routed_scaling_factor", number("expert_weights_scale", 1.0));
+    constexpr std::uint64_t kSigmoid = 2;  // absent in files of DeepSeek-V2
+    set("scoring_func", whole("expert_gating_func", 1) == kSigmoid ? "sigmoid" : "softmax");
+    if (const double multiplier = number("rope.scaling.yarn_log_multiplier", 0.0);
+        multiplier > 0.0) {
+      json::Object rope = *out_.find("rope_parameters")->as_object();
+      rope["mscale"] = rope["mscale_all_dim"] = 10.0 * multiplier;  // stored as 0.1 · mscale
+      set("rope_parameters", std::move(rope));
+    }
+  }
+
   void add_gpt_oss() {
     set_windows(2, 128);
     set("intermediate_size", whole("expert_feed_forward_length", whole("feed_forward_length", 0)));
@@ -262,6 +286,8 @@ class ConfigMaker {
       add_gemma(0);
     } else if (arch_.model_type == "gpt_oss") {
       add_gpt_oss();
+    } else if (is_latent()) {
+      add_deepseek();
     } else if (arch_.model_type == "lfm2") {
       add_lfm2();
     } else if (arch_.model_type == "qwen3_next") {

@@ -5,10 +5,12 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/ref/ref_device.h"
+#include "formats/model_files.h"
 #include "kvasir/verify.h"
 #include "kvasir/verify/planted_fault.h"
 #include "kvasir/verify/prompt_logits.h"
 #include "kvasir/verify/shadow_device.h"
+#include "model/families.h"
 #include "model/golden.h"
 
 namespace kvasir::verify {
@@ -40,6 +42,16 @@ bool matches_reference(const std::vector<model::GoldenResult>& results,
   return worst <= kRefBound && greedy_equal;
 }
 
+// Those that a model can show.
+Result<std::vector<Fault>> faults_of(const std::filesystem::path& folder) {
+  KVASIR_TRY(const auto files, formats::ModelFiles::open(folder));
+  KVASIR_TRY(const auto config, model::describe_model(files, 0));
+  std::vector<Fault> out(kGoldenFaults.begin(), kGoldenFaults.end());
+  if (model::has_sparse_index(config))
+    out.insert(out.end(), kIndexFaults.begin(), kIndexFaults.end());
+  return out;
+}
+
 Result<Verdict> check_ref(const std::filesystem::path& folder) {
   const auto oracle = backend::ref::make_ref_device(backend::ref::RefMode::oracle);
   KVASIR_TRY(const auto results, model::check_golden(folder, *oracle, {}));
@@ -51,7 +63,8 @@ Result<Verdict> check_ref(const std::filesystem::path& folder) {
   verdict.text = "max relative error " + scientific(worst) + ", " + std::to_string(n_tokens) +
                  " greedy tokens equal";
   if (!greedy_equal) verdict.text += ", then DIFFERENT";
-  for (const Fault fault : kGoldenFaults) {
+  KVASIR_TRY(const auto faults, faults_of(folder));
+  for (const Fault fault : faults) {
     const auto device = plant(fault, backend::ref::make_ref_device(backend::ref::RefMode::oracle));
     model::GoldenOptions options;
     options.with_greedy = false;
@@ -86,7 +99,8 @@ Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptio
   verdict.text = std::to_string(shadow.n_outputs()) + " linear outputs, " +
                  std::to_string(shadow.n_differ()) + " differ from ref:mirror, logits within " +
                  scientific(worst);
-  for (const Fault fault : kGoldenFaults) {
+  KVASIR_TRY(const auto faults, faults_of(folder));
+  for (const Fault fault : faults) {
     KVASIR_TRY(auto plain, make_cpu(options));
     const auto device = plant(fault, std::move(plain));
     KVASIR_TRY(const auto faulty, prompt_logits(folder, *device, DType::bf16));
@@ -147,10 +161,11 @@ Result<Summary> goldens(const GoldenOptions& options, const Line& line) {
     if (!verdict->passed) ++summary.n_failed;
     line(std::string(verdict->passed ? "ok   " : "FAIL ") + name + ": " + verdict->text);
   }
-  summary.text =
-      std::to_string(summary.n_checked) + " checkpoints, " + std::to_string(summary.n_failed) +
-      " failed (" + std::to_string(n_unsupported) +
-      " unsupported); planted faults: rope position + 1, skipped norm weight, swapped KV head";
+  summary.text = std::to_string(summary.n_checked) + " checkpoints, " +
+                 std::to_string(summary.n_failed) + " failed (" + std::to_string(n_unsupported) +
+                 " unsupported); planted faults: rope position + 1, skipped norm weight, swapped "
+                 "KV head; in a "
+                 "sparse index: negated key";
   return summary;
 }
 

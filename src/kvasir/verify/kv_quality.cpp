@@ -123,7 +123,7 @@ Result<std::vector<TokenId>> read_tokens(const KvQualityOptions& options) {
 
 std::size_t n_elements(const KvList& list) {
   std::size_t n = 0;
-  for (const KvLayerSpec& layer : list) n += 2ull * layer.n_kv_heads * layer.head_dim;
+  for (const KvLayerSpec& layer : list) n += layer.token_elements();
   return n;
 }
 

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "kvasir/verify/wrapped_device.h"
+#include "ops/wrapped_device.h"
 
 namespace kvasir::verify {
 namespace {
 
-class RopePosition final : public WrappedDevice {
+class RopePosition final : public ops::WrappedDevice {
  public:
   explicit RopePosition(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
     table_.rope = [](ops::Device& device, const ops::RopeArgs& args) noexcept {
@@ -30,7 +30,7 @@ class RopePosition final : public WrappedDevice {
   bool next_is_query_ = true;  // graphs rope the queries, then the keys
 };
 
-class SkippedNormWeight final : public WrappedDevice {
+class SkippedNormWeight final : public ops::WrappedDevice {
  public:
   explicit SkippedNormWeight(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
     table_.rms_norm = [](ops::Device& device, const ops::RmsNormArgs& args) noexcept {
@@ -64,7 +64,16 @@ std::vector<float> swap_first_heads(ConstMatView x, std::uint32_t head_dim) {
   return out;
 }
 
-class SwappedKvHead final : public WrappedDevice {
+// Halves of a latent row change places: it has one key head, whose values are its keys.
+void append_swapped_halves(ops::Device& inner, const ops::LatentAppendArgs& args) noexcept {
+  const std::uint32_t half = args.latent.n_cols / 2;
+  std::vector<float> latent = swap_first_heads(args.latent, half);
+  ops::LatentAppendArgs wrong = args;
+  wrong.latent = mat_view(latent.data(), args.latent.n_rows, args.latent.n_cols);
+  inner.ops().latent_append(inner, wrong);
+}
+
+class SwappedKvHead final : public ops::WrappedDevice {
  public:
   explicit SwappedKvHead(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
     table_.kv_append = [](ops::Device& device, const ops::KvAppendArgs& args) noexcept {
@@ -81,10 +90,30 @@ class SwappedKvHead final : public WrappedDevice {
       wrong.v = mat_view(v.data(), args.v.n_rows, args.v.n_cols);
       inner_device.ops().kv_append(inner_device, wrong);
     };
+    table_.latent_append = [](ops::Device& device, const ops::LatentAppendArgs& args) noexcept {
+      append_swapped_halves(static_cast<SwappedKvHead&>(device).inner(), args);
+    };
   }
 };
 
-class RowCount final : public WrappedDevice {
+class NegatedIndexKey final : public ops::WrappedDevice {
+ public:
+  explicit NegatedIndexKey(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+    table_.latent_append = [](ops::Device& device, const ops::LatentAppendArgs& args) noexcept {
+      ops::Device& inner_device = static_cast<NegatedIndexKey&>(device).inner();
+      std::vector<float> keys(std::size_t{args.index_key.n_rows} * args.index_key.n_cols);
+      for (std::uint32_t r = 0; r < args.index_key.n_rows; ++r) {
+        for (std::uint32_t c = 0; c < args.index_key.n_cols; ++c)
+          keys[std::size_t{r} * args.index_key.n_cols + c] = -args.index_key.row(r)[c];
+      }
+      ops::LatentAppendArgs wrong = args;
+      wrong.index_key = mat_view(keys.data(), args.index_key.n_rows, args.index_key.n_cols);
+      inner_device.ops().latent_append(inner_device, wrong);
+    };
+  }
+};
+
+class RowCount final : public ops::WrappedDevice {
  public:
   explicit RowCount(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
     table_.linear = [](ops::Device& device, const ops::LinearArgs& args) noexcept {
@@ -109,6 +138,8 @@ std::string_view name_of(Fault fault) noexcept {
       return "skipped norm weight";
     case Fault::swapped_kv_head:
       return "swapped KV head";
+    case Fault::negated_index_key:
+      return "negated index key";
     case Fault::row_count:
       return "row-count dependent product";
   }
@@ -123,6 +154,8 @@ std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> dev
       return std::make_unique<SkippedNormWeight>(std::move(device));
     case Fault::swapped_kv_head:
       return std::make_unique<SwappedKvHead>(std::move(device));
+    case Fault::negated_index_key:
+      return std::make_unique<NegatedIndexKey>(std::move(device));
     case Fault::row_count:
       return std::make_unique<RowCount>(std::move(device));
   }

@@ -7,11 +7,11 @@
 #include <memory>
 #include <vector>
 
-#include "kvasir/verify/wrapped_device.h"
+#include "ops/wrapped_device.h"
 
 namespace kvasir::verify {
 
-class ShadowDevice final : public WrappedDevice {
+class ShadowDevice final : public ops::WrappedDevice {
  public:
   ShadowDevice(std::unique_ptr<ops::Device> device, std::unique_ptr<ops::Device> shadow);
 

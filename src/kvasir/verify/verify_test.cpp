@@ -54,6 +54,16 @@ TEST(VerifyGoldens, CpuEqualsTheMirrorAndFaultsAreNoticed) {
   EXPECT_EQ(summary->n_failed, 0u) << lines;
 }
 
+TEST(VerifyGoldens, FaultsOfLatentLayersAndTheirIndexAreNoticed) {
+  const GoldenOptions options{.folder = KVASIR_GOLDEN_MODELS, .only = {"glm-moe-dsa"}};
+  std::string lines;
+
+  const auto summary = goldens(options, [&](const std::string& line) { lines += line + "\n"; });
+
+  ASSERT_TRUE(summary) << summary.error().what;
+  EXPECT_EQ(summary->n_failed, 0u) << lines;
+}
+
 TEST(VerifyGoldens, NamesAMissingCheckpoint) {
   const auto summary = goldens({.folder = KVASIR_GOLDEN_MODELS, .only = {"no-such-model"}}, ignore);
 

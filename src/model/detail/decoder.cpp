@@ -45,6 +45,7 @@ void Decoder::embed_per_layer(const PerLayerInputWeights& w, std::span<const Tok
 
 void Decoder::mixer_block(std::size_t layer, const StepBatch& batch) {
   const LayerSpec& spec = config_.layers[layer];
+  if (spec.latent) return latent_block(layer, batch);
   if (spec.delta) return delta_block(layer, batch);
   if (spec.short_conv) return short_conv_block(layer, batch);
   attention_block(layer, batch);
@@ -155,15 +156,21 @@ void Decoder::append_kv(const AttentionSpec& a,
 }
 
 void Decoder::rotate(const AttentionSpec& a, MatView x, std::span<const std::uint32_t> positions) {
-  if (!a.rope) return;
-  const RopeTable& rope = ropes_[*a.rope];
+  if (a.rope) rotate(*a.rope, a.head_dim, x, positions);
+}
+
+void Decoder::rotate(std::uint32_t rope,
+                     std::uint32_t head_dim,
+                     MatView x,
+                     std::span<const std::uint32_t> positions) {
+  const RopeTable& table = ropes_[rope];
   ops_.rope(device_, {.x = x,
-                      .head_dim = a.head_dim,
-                      .n_pairs = rope.n_pairs,
-                      .interleaved = rope.interleaved,
+                      .head_dim = head_dim,
+                      .n_pairs = table.n_pairs,
+                      .interleaved = table.interleaved,
                       .positions = positions,
-                      .cos = rope.cos,
-                      .sin = rope.sin});
+                      .cos = table.cos,
+                      .sin = table.sin});
 }
 
 void Decoder::mlp(const MlpSpec& spec, const MlpWeights& w, ConstMatView in, MatView out) {
@@ -252,11 +259,10 @@ void Decoder::side_by_side(const SideBySide& parts, ConstMatView in, MatView out
 }
 
 // One group is as wide as the weight: a whole row, or a head.
-void Decoder::rms_norm(const Vector& weight, ConstMatView in, MatView out) {
+void Decoder::rms_norm(const Vector& weight, ConstMatView in, MatView out, float eps) {
   const auto group = static_cast<std::uint32_t>(weight.size());
-  ops_.rms_norm(
-      device_,
-      {.x = in, .weight = weight.data(), .group = group, .eps = config_.norm_eps, .out = out});
+  ops_.rms_norm(device_,
+                {.x = in, .weight = weight.data(), .group = group, .eps = eps, .out = out});
 }
 
 void Decoder::norm(const Norm& w, ConstMatView in, MatView out) {

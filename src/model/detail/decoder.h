@@ -52,6 +52,29 @@ class Decoder {
                  const StepBatch& batch,
                  const KvLayerView& kv);
   void rotate(const AttentionSpec& a, MatView x, std::span<const std::uint32_t> positions);
+  void rotate(std::uint32_t rope,
+              std::uint32_t head_dim,
+              MatView x,
+              std::span<const std::uint32_t> positions);
+
+  // decoder_latent.cpp
+  void latent_block(std::size_t layer, const StepBatch& batch);
+  MatView latent_query(const LatentAttentionSpec& a,
+                       const LatentWeights& w,
+                       ConstMatView in,
+                       std::span<const std::uint32_t> positions);
+  void append_latent(const LatentAttentionSpec& a,
+                     const LatentWeights& w,
+                     ConstMatView in,
+                     std::span<const std::uint32_t> positions,
+                     const LatentLayerView& kv);
+  std::span<const std::uint32_t> select(const LatentAttentionSpec& a,
+                                        const LatentWeights& w,
+                                        ConstMatView in,
+                                        std::span<const std::uint32_t> positions,
+                                        const LatentLayerView& kv);
+  static MatView roped_part(const LatentAttentionSpec& a, MatView q);
+
   void mlp(const MlpSpec& spec, const MlpWeights& w, ConstMatView in, MatView out);
   void route(const MoeSpec& moe, const MoeWeights& w, ConstMatView in);
   void experts(const MoeSpec& moe, const MoeWeights& w, ConstMatView in, MatView out);
@@ -75,7 +98,10 @@ class Decoder {
 
   void linear(const Linear& w, ConstMatView in, MatView out);
   void side_by_side(const SideBySide& parts, ConstMatView in, MatView out);
-  void rms_norm(const Vector& weight, ConstMatView in, MatView out);
+  void rms_norm(const Vector& weight, ConstMatView in, MatView out) {
+    rms_norm(weight, in, out, config_.norm_eps);
+  }
+  void rms_norm(const Vector& weight, ConstMatView in, MatView out, float eps);
   void norm(const Norm& w, ConstMatView in, MatView out);
   ConstMatView normed_or_residual(const Norm& w);
   void add_branch(const Norm& after);

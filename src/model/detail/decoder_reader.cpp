@@ -150,18 +150,28 @@ class Ropes {
 
 }  // namespace
 
-DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& traits) {
+DecoderConfig read_trunk(const ConfigReader& config) {
   DecoderConfig d;
   d.hidden = config.count("hidden_size", kMaxWidth);
   d.vocab = config.count("vocab_size", kMaxVocab);
   d.norm_eps = static_cast<float>(config.number_or("rms_norm_eps", 1e-6, 0.0, 1.0));
   d.tied_head = config.flag_or("tie_word_embeddings", !config.files().has("lm_head.weight"));
   d.n_draft_layers = config.count_or("num_nextn_predict_layers", 0, kMaxLayers);
+  return d;
+}
 
+MlpSpec read_mlp(const ConfigReader& config) {
+  MlpSpec mlp;
+  mlp.intermediate = config.count("intermediate_size", kMaxWidth);
+  mlp.activation = read_activation(config);
+  return mlp;
+}
+
+DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& traits) {
+  DecoderConfig d = read_trunk(config);
   LayerSpec common;
   common.attention = read_attention(config, d.hidden);
-  common.mlp.intermediate = config.count("intermediate_size", kMaxWidth);
-  common.mlp.activation = read_activation(config);
+  common.mlp = read_mlp(config);
   const std::uint32_t n_layers = config.count("num_hidden_layers", kMaxLayers);
   Ropes ropes(config, traits.rope, d);
   for (const LayerType type : read_layer_types(config, traits, n_layers)) {

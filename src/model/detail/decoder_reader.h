@@ -29,6 +29,10 @@ struct FamilyTraits {
 // layer (MOD-3, MOD-4).
 DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& traits);
 
+// Of it what no layer has: widths, the norms' eps, the head, draft layers.
+DecoderConfig read_trunk(const ConfigReader& config);
+MlpSpec read_mlp(const ConfigReader& config);
+
 // `sliding_window`, 0 when absent, null or as wide as the model's context.
 std::uint32_t read_window(const ConfigReader& config);
 

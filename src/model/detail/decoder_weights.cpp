@@ -62,7 +62,9 @@ class WeightLoader {
     LayerWeights out;
     const LayerNames& names = config_.names;
     KVASIR_TRY(out.attention_in, source_.norm(prefix, names.attention_in));
-    if (spec.delta) {
+    if (spec.latent) {
+      KVASIR_TRY(out.latent, load_latent(source_, *spec.latent, prefix + "self_attn."));
+    } else if (spec.delta) {
       KVASIR_TRY(out.delta, load_delta(source_, *spec.delta, prefix + "linear_attn."));
     } else if (spec.short_conv) {
       KVASIR_TRY(out.short_conv, load_short_conv(source_, *spec.short_conv, prefix + "conv."));
@@ -233,6 +235,7 @@ std::uint64_t size_bytes(const LayerWeights& l) {
   for (const Norm* norm : {&l.attention_in, &l.attention_out, &l.mlp_in, &l.mlp_out,
                            &l.mlp_branch_out, &l.experts_in, &l.experts_out})
     out += size_bytes(*norm);
+  if (l.latent) out += size_bytes(*l.latent);
   if (l.delta) out += size_bytes(*l.delta);
   if (l.short_conv) out += size_bytes(*l.short_conv);
   if (l.mlp) out += size_bytes(*l.mlp);

@@ -26,7 +26,7 @@ struct Linear {
 // Linears of one input whose outputs lie side by side: q, k, v or a fused qkv alike.
 using SideBySide = std::vector<Linear>;
 
-struct Norm {     // of the residual stream
+struct Norm {     // of the residual stream, or a layer norm of another vector
   Vector weight;  // [hidden]; empty: no norm here
   Vector bias;    // [hidden] or empty
   bool empty() const noexcept { return weight.empty(); }
@@ -38,6 +38,26 @@ struct AttentionWeights {
   Vector k_norm;   // [head_dim] or [kv_width]
   Vector sinks;    // [n_heads] or empty
   Linear out;      // [hidden, q_width]
+};
+
+struct IndexWeights {
+  Linear q;             // [n_heads · dim, q_rank]
+  Linear k;             // [dim, hidden]
+  Norm k_norm;          // [dim], a layer norm
+  Linear head_weights;  // [n_heads, hidden]
+};
+
+struct LatentWeights {
+  Linear q_down;   // [q_rank, hidden]; no weight where q comes from the input
+  Vector q_norm;   // [q_rank]
+  Linear q;        // [q_width, q_rank or hidden]
+  Linear kv;       // [row_dim, hidden]
+  Vector kv_norm;  // [kv_rank]
+  std::vector<std::unique_ptr<ops::PackedMatrix>> matrices;  // owns what the two below point at
+  std::vector<const ops::PackedMatrix*> into_latent;    // W_uk of each head: [kv_rank, nope_dim]
+  std::vector<const ops::PackedMatrix*> out_of_latent;  // W_uv of each head: [v_dim, kv_rank]
+  Linear out;                                           // [hidden, v_width]
+  std::optional<IndexWeights> index;                    // of a layer with an index of its own
 };
 
 struct DeltaWeights {
@@ -83,7 +103,8 @@ struct PerLayerWeights {
 struct LayerWeights {
   Norm attention_in, attention_out, mlp_in, mlp_out;
   Norm mlp_branch_out, experts_in, experts_out;
-  AttentionWeights attention;  // or one of the next two
+  AttentionWeights attention;  // or one of the next three
+  std::optional<LatentWeights> latent;
   std::optional<DeltaWeights> delta;
   std::optional<ShortConvWeights> short_conv;
   std::optional<MlpWeights> mlp;

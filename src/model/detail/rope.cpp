@@ -139,6 +139,7 @@ void scale_yarn(const RopeConfig& rope, RopeReading& out) {
                              ? yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim)
                              : yarn_mscale(factor, 1.0);
   out.spec.attention_factor = r.number_or("attention_factor", natural, kMinFactor, kMaxFactor);
+  if (all_dim > 0.0) out.score_scale = std::pow(yarn_mscale(factor, all_dim), 2.0);
   const double reach =
       std::min<double>(std::floor(factor * rope.original_positions), kMaxPositions);
   if (r.has("original_max_position_embeddings"))

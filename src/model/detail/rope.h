@@ -31,6 +31,7 @@ struct RopeReading {
   RopeSpec spec;
   std::string choice;               // "longrope:long" or "longrope:short", else empty
   std::uint32_t max_positions = 0;  // what this rope allows; dynamic: the original length
+  double score_scale = 1.0;         // yarn's mscale², on the scores of latent attention (MOD-35)
 };
 
 // `layer_type` selects an entry when rope_parameters has one per type. Bad input is refused through

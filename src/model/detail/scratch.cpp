@@ -7,14 +7,31 @@ namespace {
 
 struct Widths {  // the largest of each over all layers
   std::uint32_t qkv = 0, conv = 0, q = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
+  std::uint32_t q_down = 0, latent_q = 0, latent_row = 0;
+  std::uint32_t index_q = 0, index_key = 0, index_heads = 0, selected = 0;
   std::uint64_t moe_floats = 0;
 };
+
+// Queries and values of a latent layer lie where others' do.
+void widen(Widths& w, const LatentAttentionSpec& a) {
+  w.qkv = std::max({w.qkv, a.q_width(), a.v_width()});
+  w.q = std::max(w.q, a.latent_width());
+  w.q_down = std::max(w.q_down, a.q_rank);
+  w.latent_q = std::max(w.latent_q, a.latent_width());
+  w.latent_row = std::max(w.latent_row, a.row_dim());
+  if (!a.has_own_index()) return;
+  w.index_q = std::max(w.index_q, a.index->n_heads * a.index->dim);
+  w.index_key = std::max(w.index_key, a.index->dim);
+  w.index_heads = std::max(w.index_heads, a.index->n_heads);
+  w.selected = std::max(w.selected, a.index->top_k);
+}
 
 Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
   Widths w;
   for (const LayerSpec& layer : config.layers) {
     w.qkv = std::max(w.qkv, layer.attention.qkv_width());
     w.q = std::max(w.q, layer.attention.q_width());
+    if (layer.latent) widen(w, *layer.latent);
     if (const auto& d = layer.delta) {
       w.qkv = std::max(w.qkv, d->inputs_width());
       w.conv = std::max(w.conv, d->conv_width());
@@ -54,12 +71,26 @@ class Cutter {
   MatView matrix(std::uint32_t n_rows, std::uint32_t n_cols) {
     return mat_view(floats(std::uint64_t{n_rows} * n_cols).data(), n_rows, n_cols);
   }
+  std::span<std::uint32_t> indices(std::uint64_t n) {
+    const std::span<float> memory = floats(n);
+    return {reinterpret_cast<std::uint32_t*>(memory.data()), memory.size()};
+  }
   std::uint64_t size_bytes() const noexcept { return used_ * sizeof(float); }
 
  private:
   float* memory_;
   std::uint64_t used_ = 0;
 };
+
+void cut_latent(LatentScratch& out, Cutter& cutter, const Widths& w, std::uint32_t n) {
+  out.q_down = cutter.matrix(n, w.q_down);
+  out.q = cutter.matrix(n, w.latent_q);
+  out.row = cutter.matrix(n, w.latent_row);
+  out.index_q = cutter.matrix(n, w.index_q);
+  out.index_key = cutter.matrix(n, w.index_key);
+  out.index_weights = cutter.matrix(n, w.index_heads);
+  out.selected = cutter.indices(std::uint64_t{n} * w.selected);
+}
 
 std::uint64_t cut(Scratch& out,
                   float* memory,
@@ -74,6 +105,7 @@ std::uint64_t cut(Scratch& out,
   out.qkv = cutter.matrix(n, w.qkv);
   out.conv = cutter.matrix(n, w.conv);
   out.attended = cutter.matrix(n, w.q);
+  cut_latent(out.latent, cutter, w, n);
   out.gate_up = cutter.matrix(n, w.gate_up);
   out.shared = cutter.matrix(n, w.shared);
   out.per_layer_inputs = cutter.matrix(n, config.per_layer_inputs_width());
@@ -81,8 +113,7 @@ std::uint64_t cut(Scratch& out,
   out.per_layer_gate = cutter.matrix(n, config.per_layer_input);
   out.router_logits = cutter.matrix(n, w.experts);
   out.expert_weights = cutter.floats(std::uint64_t{n} * w.top_k);
-  const std::span<float> experts = cutter.floats(std::uint64_t{n} * w.top_k);
-  out.experts = {reinterpret_cast<std::uint32_t*>(experts.data()), experts.size()};
+  out.experts = cutter.indices(std::uint64_t{n} * w.top_k);
   out.moe = cutter.floats(w.moe_floats);
   out.wanted = cutter.matrix(limits.max_wanted, config.hidden);
   out.logits = cutter.matrix(limits.max_wanted, config.vocab);

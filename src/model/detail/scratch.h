@@ -20,6 +20,17 @@ struct StepLimits {
   std::uint32_t max_tentative = 0;  // tokens of a step that a replay may feed again
 };
 
+// Of layers of latent attention; every width is the widest of them.
+struct LatentScratch {
+  MatView q_down;                     // [max_step_tokens, q_rank]
+  MatView q;                          // [max_step_tokens, n_heads · kv_rank]: absorbed queries
+  MatView row;                        // [max_step_tokens, kv_rank + rope_dim]
+  MatView index_q;                    // [max_step_tokens, index heads · dim]
+  MatView index_key;                  // [max_step_tokens, index dim]
+  MatView index_weights;              // [max_step_tokens, index heads]
+  std::span<std::uint32_t> selected;  // [max_step_tokens · top_k]: kept for layers that share it
+};
+
 struct Scratch {
   Buffer memory;
   MatView residual;  // [max_step_tokens, hidden]
@@ -28,9 +39,10 @@ struct Scratch {
   MatView qkv;       // [max_step_tokens, widest qkv or inputs of a recurrent layer]
   MatView conv;      // [max_step_tokens, widest convolution]: its outputs
   MatView attended;  // [max_step_tokens, widest q or values]
-  MatView gate_up;   // [max_step_tokens, widest gate and up]
-  MatView shared;  // [max_step_tokens, hidden]: what adds to a branch: a shared expert, or experts
-                   // beside an mlp
+  LatentScratch latent;
+  MatView gate_up;  // [max_step_tokens, widest gate and up]
+  MatView shared;   // [max_step_tokens, hidden]: what adds to a branch: a shared expert, or experts
+                    // beside an mlp
   MatView router_logits;             // [max_step_tokens, most experts]
   MatView per_layer_inputs;          // [max_step_tokens, n_layers · per_layer_input]
   MatView per_layer_projected;       // same

@@ -81,6 +81,12 @@ class WeightSource {
   std::uint64_t done_bytes_ = 0, total_bytes_ = 0;
 };
 
+// latent_weights.cpp
+Result<LatentWeights> load_latent(WeightSource& source,
+                                  const LatentAttentionSpec& latent,
+                                  const std::string& prefix);
+std::uint64_t size_bytes(const LatentWeights& weights);
+
 // recurrent_weights.cpp
 Result<DeltaWeights> load_delta(WeightSource& source,
                                 const DeltaSpec& delta,

@@ -1,20 +1,24 @@
-#include "kvasir/verify/wrapped_device.h"
+#include "ops/wrapped_device.h"
 
 #include <utility>
 
-namespace kvasir::verify {
+namespace kvasir::ops {
 namespace {
 
 template <auto Member, class Args>
-void forward(ops::Device& device, const Args& args) noexcept {
-  ops::Device& inner = static_cast<WrappedDevice&>(device).inner();
+void forward(Device& device, const Args& args) noexcept {
+  Device& inner = static_cast<WrappedDevice&>(device).inner();
   (inner.ops().*Member)(inner, args);
 }
 
 }  // namespace
 
-WrappedDevice::WrappedDevice(std::unique_ptr<ops::Device> inner) : inner_(std::move(inner)) {
-  using T = ops::OpTable;
+WrappedDevice::WrappedDevice(std::unique_ptr<Device> inner) : WrappedDevice(*inner) {
+  owned_ = std::move(inner);
+}
+
+WrappedDevice::WrappedDevice(Device& inner) : inner_(inner) {
+  using T = OpTable;
   table_ = {.embed = forward<&T::embed>,
             .rms_norm = forward<&T::rms_norm>,
             .layer_norm = forward<&T::layer_norm>,
@@ -35,9 +39,9 @@ WrappedDevice::WrappedDevice(std::unique_ptr<ops::Device> inner) : inner_(std::m
             .latent_append = forward<&T::latent_append>,
             .latent_attention = forward<&T::latent_attention>,
             .index_select = forward<&T::index_select>,
-            .head_linear = ops::head_linear_composed,
+            .head_linear = head_linear_composed,
             .moe_route = forward<&T::moe_route>,
-            .moe_experts = ops::moe_experts_composed};
+            .moe_experts = moe_experts_composed};
 }
 
-}  // namespace kvasir::verify
+}  // namespace kvasir::ops

@@ -1,0 +1,43 @@
+// WrappedDevice: a Device in front of another one that forwards everything; a check replaces single
+// ops of its table. Used to plant faults, to run two backends side by side, to follow another
+// order. Same thread rule as Device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ops/op_table.h"
+
+namespace kvasir::ops {
+
+class WrappedDevice : public Device {
+ public:
+  explicit WrappedDevice(Device& inner);  // which outlives it
+  explicit WrappedDevice(std::unique_ptr<Device> inner);
+
+  std::string_view name() const noexcept override { return inner_.name(); }
+  std::string numerics_id() const override { return inner_.numerics_id(); }
+  const OpTable& ops() const noexcept override { return table_; }
+  int n_threads() const noexcept override { return inner_.n_threads(); }
+  bool is_exact() const noexcept override { return inner_.is_exact(); }
+  Result<Buffer> allocate(std::size_t size_bytes) override { return inner_.allocate(size_bytes); }
+  Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight,
+                                             PackOptions options) override {
+    return inner_.pack(weight, options);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override {
+    inner_.copy(to, from, size_bytes);
+  }
+
+  Device& inner() noexcept { return inner_; }
+
+ protected:
+  OpTable table_;  // forwards every op; moe_experts and head_linear are compositions, so that
+                   // wrapped ops are seen inside them
+
+ private:
+  std::unique_ptr<Device> owned_;  // null where another owns it
+  Device& inner_;
+};
+
+}  // namespace kvasir::ops
