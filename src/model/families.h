@@ -36,7 +36,9 @@
   FAMILY(gemma4, "Gemma4UnifiedForCausalLM", "gemma4_unified_text", true)         \
   FAMILY(cohere2, "Cohere2ForCausalLM", "cohere2", true)                          \
   FAMILY(gpt_oss, "GptOssForCausalLM", "gpt_oss", true)                           \
-  FAMILY(starcoder2, "Starcoder2ForCausalLM", "starcoder2", false)
+  FAMILY(starcoder2, "Starcoder2ForCausalLM", "starcoder2", false)                \
+  FAMILY(bert, "BertModel", "bert", true)                                         \
+  FAMILY(modernbert, "ModernBertModel", "modernbert", true)
 
 namespace kvasir::model {
 
@@ -62,8 +64,8 @@ struct ModelFamily {
 inline constexpr ModelFamily kFamilies[] = {KVASIR_MODEL_FAMILIES(KVASIR_LIST_FAMILY)};
 #undef KVASIR_LIST_FAMILY
 
-// By architecture when config.json names a known one, else by model_type. Errc::unsupported with
-// MOD-5's text.
+// By architecture when config.json names a known one or its trunk ("Qwen3Model"), else by
+// model_type. Errc::unsupported with MOD-5's text.
 Result<const ModelFamily*> find_family(const json::Value& config);
 
 // The data sheet of a model on disk, without touching its weights. max_context: positions to serve,

@@ -19,7 +19,7 @@ namespace {
 
 struct Golden {
   std::vector<TokenId> prompt;
-  std::vector<float> logits;  // [prompt, vocab]
+  std::vector<float> outputs;  // [prompt, vocab or hidden]
   std::vector<TokenId> greedy;
 };
 
@@ -39,16 +39,18 @@ Result<std::vector<T>> read_tensor(const formats::SafetensorsFile& file,
 
 Result<Golden> read_golden(const formats::SafetensorsFile& file,
                            const std::string& k,
-                           std::uint32_t vocab) {
+                           const DecoderConfig& config) {
   Golden golden;
+  const std::string name = (config.has_head ? "logits_" : "hidden_") + k;
+  const std::uint32_t width = config.has_head ? config.vocab : config.hidden;
   KVASIR_TRY(golden.prompt, read_tensor<TokenId>(file, "prompt_" + k, "I32"));
-  KVASIR_TRY(golden.logits, read_tensor<float>(file, "logits_" + k, "F32"));
+  KVASIR_TRY(golden.outputs, read_tensor<float>(file, name, "F32"));
   if (file.find("greedy_" + k)) {
     KVASIR_TRY(golden.greedy, read_tensor<TokenId>(file, "greedy_" + k, "I32"));
   }
-  if (golden.prompt.empty() || golden.logits.size() != golden.prompt.size() * vocab) {
-    return invalid("golden.safetensors: logits_" + k + " are not [" +
-                   std::to_string(golden.prompt.size()) + ", " + std::to_string(vocab) + "]");
+  if (golden.prompt.empty() || golden.outputs.size() != golden.prompt.size() * width) {
+    return invalid("golden.safetensors: " + name + " are not [" +
+                   std::to_string(golden.prompt.size()) + ", " + std::to_string(width) + "]");
   }
   return golden;
 }
@@ -70,23 +72,24 @@ TokenId argmax(std::span<const float> logits) {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// One row that is fed in chunks and keeps its state.
+// One row that is fed in chunks and keeps its state; an encoder's is fed whole.
 class Run {
  public:
   Run(Model& model, ContiguousKv kv) : model_(model), kv_(std::move(kv)) {}
 
-  // Logits of every token.
+  // The output row of every token.
   Result<LogitsView> feed(std::span<const TokenId> tokens) {
     const auto n = static_cast<std::uint32_t>(tokens.size());
     std::vector<std::uint32_t> positions(n), wanted(n);
     std::iota(positions.begin(), positions.end(), kv_.length(0));
     std::iota(wanted.begin(), wanted.end(), 0u);
-    KVASIR_TRY(const LogitsView logits, model_.forward({.tokens = tokens,
-                                                        .positions = positions,
-                                                        .kv = kv_.begin({&n, 1}),
-                                                        .wanted = wanted}));
+    std::span<const KvLayerView> kv;
+    if (!model_.kv_list().empty()) kv = kv_.begin({&n, 1});
+    KVASIR_TRY(
+        const LogitsView outputs,
+        model_.forward({.tokens = tokens, .positions = positions, .kv = kv, .wanted = wanted}));
     kv_.commit();
-    return logits;
+    return outputs;
   }
 
  private:
@@ -112,9 +115,12 @@ class Difference {
   double difference_ = 0.0, reference_ = 0.0;
 };
 
-std::uint32_t chunk_of(const GoldenOptions& options, const Golden& golden) {
+std::uint32_t chunk_of(const GoldenOptions& options,
+                       const DecoderConfig& config,
+                       const Golden& golden) {
   const auto whole = static_cast<std::uint32_t>(golden.prompt.size());
-  return options.chunk_tokens ? std::min(options.chunk_tokens, whole) : whole;
+  const bool is_cut = options.chunk_tokens && !config.encoder;
+  return is_cut ? std::min(options.chunk_tokens, whole) : whole;
 }
 
 Result<GoldenResult> check_prompt(Model& model,
@@ -131,16 +137,17 @@ Result<GoldenResult> check_prompt(Model& model,
   GoldenResult out{.prompt = k, .n_tokens = n};
   Difference difference;
   TokenId next = 0;
-  for (std::uint32_t at = 0, chunk = chunk_of(options, golden); at < n; at += chunk) {
+  for (std::uint32_t at = 0, chunk = chunk_of(options, model.config(), golden); at < n;
+       at += chunk) {
     const std::uint32_t count = std::min(chunk, n - at);
-    KVASIR_TRY(const LogitsView logits, run.feed(std::span(golden.prompt).subspan(at, count)));
-    const std::size_t size = std::size_t{count} * logits.vocab;
-    difference.add({logits.data, size},
-                   std::span(golden.logits).subspan(std::size_t{at} * logits.vocab, size));
-    next = argmax(logits.row(count - 1));
+    KVASIR_TRY(const LogitsView outputs, run.feed(std::span(golden.prompt).subspan(at, count)));
+    const std::size_t size = std::size_t{count} * outputs.vocab;
+    difference.add({outputs.data, size},
+                   std::span(golden.outputs).subspan(std::size_t{at} * outputs.vocab, size));
+    next = argmax(outputs.row(count - 1));
   }
   out.relative_error = difference.relative();
-  if (!options.with_greedy) return out;
+  if (!options.with_greedy || model.output() == OutputKind::hidden) return out;
   out.n_greedy = n_greedy;
   while (out.n_greedy_equal < n_greedy && next == golden.greedy[out.n_greedy_equal]) {
     if (++out.n_greedy_equal == n_greedy) break;
@@ -164,8 +171,8 @@ Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& fold
   std::vector<std::pair<std::string, Golden>> goldens;
   std::uint32_t largest = 1;
   for (const auto& [n, k] : prompts) {
-    KVASIR_TRY(Golden golden, read_golden(file, k, config.vocab));
-    largest = std::max(largest, chunk_of(options, golden));
+    KVASIR_TRY(Golden golden, read_golden(file, k, config));
+    largest = std::max(largest, chunk_of(options, config, golden));
     goldens.emplace_back(k, std::move(golden));
   }
   KVASIR_TRY(

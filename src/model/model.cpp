@@ -30,13 +30,15 @@ namespace {
 
 constexpr std::uint32_t kMaxStepTokens = 1u << 20;
 
-Result<StepLimits> limits_of(const LoadOptions& options) {
-  const std::uint32_t wanted = options.max_wanted ? options.max_wanted : options.max_step_tokens;
-  if (options.max_step_tokens == 0 || options.max_step_tokens > kMaxStepTokens) {
+Result<StepLimits> limits_of(const LoadOptions& options, const DecoderConfig& config) {
+  const std::uint32_t n_tokens = config.encoder
+                                     ? std::max(options.max_step_tokens, config.max_positions)
+                                     : options.max_step_tokens;
+  const std::uint32_t wanted = options.max_wanted ? options.max_wanted : n_tokens;
+  if (options.max_step_tokens == 0 || n_tokens > kMaxStepTokens) {
     return invalid("max_step_tokens must be 1.." + std::to_string(kMaxStepTokens));
   }
-  return StepLimits{.max_step_tokens = options.max_step_tokens,
-                    .max_wanted = std::min(wanted, options.max_step_tokens)};
+  return StepLimits{.max_step_tokens = n_tokens, .max_wanted = std::min(wanted, n_tokens)};
 }
 
 void warn_if_untested(const formats::ModelFiles& files) {
@@ -74,6 +76,16 @@ Status check_kv(const KvList& list, std::span<const KvLayerView> views) {
   return {};
 }
 
+// An encoder tells rows apart by their positions.
+Status check_whole_rows(std::span<const std::uint32_t> positions) {
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const bool goes_on = i > 0 && positions[i] == positions[i - 1] + 1;
+    if (positions[i] != 0 && !goes_on)
+      return invalid("an encoder's rows start at position 0 and are whole");
+  }
+  return {};
+}
+
 Status check_batch(const StepBatch& batch,
                    const DecoderConfig& config,
                    const KvList& list,
@@ -100,6 +112,7 @@ Status check_batch(const StepBatch& batch,
     if (row >= n)
       return invalid("wanted row " + std::to_string(row) + " of " + std::to_string(n) + " tokens");
   }
+  if (config.encoder) KVASIR_TRY_DO(check_whole_rows(batch.positions));
   return check_kv(list, batch.kv);
 }
 
@@ -122,6 +135,11 @@ std::uint64_t visible_keys(std::uint64_t n, std::uint64_t context, std::uint64_t
   return growing * context + growing * (growing + 1) / 2 + (n - growing) * window;
 }
 
+// The same over a whole input, of a window at most: the ends of the input see fewer.
+std::uint64_t keys_both_ways(std::uint64_t n, std::uint64_t window) {
+  return n * (window ? std::min(n, 2 * window - 1) : n);
+}
+
 // Experts are of one size: what those that no token of the step can choose hold.
 std::uint64_t idle_expert_bytes(const MoeWeights& w, const MoeSpec& moe, std::uint64_t n_tokens) {
   std::uint64_t bytes = 0;
@@ -140,7 +158,7 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
                                            ops::Device& device,
                                            LoadOptions options) {
   KVASIR_TRY(DecoderConfig config, describe_model(files, options.max_context));
-  KVASIR_TRY(const StepLimits limits, limits_of(options));
+  KVASIR_TRY(const StepLimits limits, limits_of(options, config));
   warn_if_untested(files);
   auto m = std::make_unique<Impl>(Impl{.device = device,
                                        .config = std::move(config),
@@ -161,13 +179,14 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
     m->ropes.push_back(std::move(table));
   }
   KVASIR_TRY(m->scratch, make_scratch(device, m->config, limits));
+  m->scratch.kv_type = m->exact_f32 || device.is_exact() ? DType::f32 : DType::bf16;
   return std::unique_ptr<Model>(new Model(std::move(m)));
 }
 
 Result<LogitsView> Model::forward(const StepBatch& batch) {
   KVASIR_TRY_DO(check_batch(batch, impl_->config, impl_->kv_list, impl_->limits));
   if (batch.tokens.empty())
-    return LogitsView{.data = nullptr, .n_rows = 0, .vocab = impl_->config.vocab};
+    return LogitsView{.data = nullptr, .n_rows = 0, .vocab = output_width()};
   return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
                  impl_->scratch)
       .forward(batch);
@@ -177,6 +196,13 @@ const KvList& Model::kv_list() const noexcept { return impl_->kv_list; }
 std::uint32_t Model::vocab_size() const noexcept { return impl_->config.vocab; }
 std::uint32_t Model::max_positions() const noexcept { return impl_->config.max_positions; }
 std::uint32_t Model::max_step_tokens() const noexcept { return impl_->limits.max_step_tokens; }
+OutputKind Model::output() const noexcept {
+  return impl_->config.has_head ? OutputKind::logits : OutputKind::hidden;
+}
+std::uint32_t Model::output_width() const noexcept {
+  return impl_->config.has_head ? impl_->config.vocab : impl_->config.hidden;
+}
+bool Model::takes_whole_rows() const noexcept { return impl_->config.encoder.has_value(); }
 std::uint32_t Model::max_wanted() const noexcept { return impl_->limits.max_wanted; }
 const DecoderConfig& Model::config() const noexcept { return impl_->config; }
 std::string_view Model::rope_choice() const noexcept { return impl_->config.rope_choice; }
@@ -194,14 +220,14 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
   const DecoderConfig& config = impl_->config;
   const DecoderWeights& weights = impl_->weights;
   StepCost cost;
-  cost.linear_flops = 2 * std::uint64_t{config.hidden} * config.vocab;
+  if (config.has_head) cost.linear_flops = 2 * std::uint64_t{config.hidden} * config.vocab;
   cost.weight_bytes = impl_->weight_bytes;
   // Of an embedding table that is not the head as well, only the tokens' rows are read.
   const auto leave_unread = [&](const ops::PackedMatrix& table) {
     const std::uint64_t bytes = table.size_bytes();
     cost.weight_bytes -= bytes - std::min<std::uint64_t>(bytes, bytes / config.vocab * n_tokens);
   };
-  if (weights.own_head) leave_unread(*weights.embedding);
+  if (weights.own_head || !config.has_head) leave_unread(*weights.embedding);
   if (weights.per_layer_inputs) {
     leave_unread(*weights.per_layer_inputs->table);
     cost.linear_flops += 2 * 3 * std::uint64_t{config.per_layer_inputs_width()} * config.hidden *
@@ -215,9 +241,11 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
                  : std::uint64_t{context} + n_tokens;
     const std::uint64_t keys_written = a.donor ? 0 : n_tokens;
     cost.linear_flops += 2 * products_per_token(layer, config.hidden) * n_tokens;
-    cost.attention_flops +=
-        4 * std::uint64_t{a.q_width()} * visible_keys(n_tokens, context, a.window);
-    cost.kv_bytes += 2 * (keys_stored + keys_written) * a.kv_width() * size_of(kv_type);
+    const std::uint64_t keys_seen = config.encoder ? keys_both_ways(n_tokens, a.window)
+                                                   : visible_keys(n_tokens, context, a.window);
+    cost.attention_flops += 4 * std::uint64_t{a.q_width()} * keys_seen;
+    if (!config.encoder)
+      cost.kv_bytes += 2 * (keys_stored + keys_written) * a.kv_width() * size_of(kv_type);
     if (layer.moe)
       cost.weight_bytes -= idle_expert_bytes(*weights.layers[i].moe, *layer.moe, n_tokens);
   }

@@ -19,7 +19,8 @@ namespace kvasir::model {
 
 struct LoadOptions {
   std::uint32_t max_context = 0;         // positions to serve; 0: the model's own
-  std::uint32_t max_step_tokens = 2048;  // tokens of one forward
+  // Tokens of one forward; an encoder takes its longest input at least (SCH-12).
+  std::uint32_t max_step_tokens = 2048;
   std::uint32_t max_wanted = 0;          // rows of logits of one forward; 0: max_step_tokens
   ProgressSink progress = {};            // "repacking weights", in stored bytes
   bool exact_f32 = false;  // f32 activations; always so when the stored weights are all f32 (MOD-6)
@@ -53,9 +54,12 @@ class Model final : public Executor {
   std::uint32_t vocab_size() const noexcept override;
   std::uint32_t max_positions() const noexcept override;
   std::uint32_t max_step_tokens() const noexcept override;
+  OutputKind output() const noexcept override;
+  std::uint32_t output_width() const noexcept override;
+  bool takes_whole_rows() const noexcept override;
   std::uint32_t max_wanted() const noexcept;
-  // Refuses (and changes nothing) a batch beyond the limits above or a KV that is not of this
-  // model's shape.
+  // Refuses (and changes nothing) a batch beyond the limits above, a KV that is not of this model's
+  // shape, or rows that an encoder cannot tell apart by their positions 0, 1, 2 …
   Result<LogitsView> forward(const StepBatch& batch) override;
 
   const DecoderConfig& config() const noexcept;

@@ -5,16 +5,17 @@
 #include <utility>
 #include <vector>
 
-#include "kvasir/verify/wrapped_device.h"
+#include "base/check.h"
 
 namespace kvasir::verify {
 namespace {
 
-class RopePosition final : public WrappedDevice {
+class RopePosition final : public PlantedDevice {
  public:
-  explicit RopePosition(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit RopePosition(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.rope = [](ops::Device& device, const ops::RopeArgs& args) noexcept {
       auto& self = static_cast<RopePosition&>(device);
+      self.took_place_ = true;
       const bool is_query = std::exchange(self.next_is_query_, !self.next_is_query_);
       std::vector<std::uint32_t> positions(args.positions.begin(), args.positions.end());
       if (is_query) {
@@ -30,11 +31,12 @@ class RopePosition final : public WrappedDevice {
   bool next_is_query_ = true;  // graphs rope the queries, then the keys
 };
 
-class SkippedNormWeight final : public WrappedDevice {
+class SkippedNormWeight final : public PlantedDevice {
  public:
-  explicit SkippedNormWeight(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit SkippedNormWeight(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.rms_norm = [](ops::Device& device, const ops::RmsNormArgs& args) noexcept {
       auto& self = static_cast<SkippedNormWeight&>(device);
+      self.took_place_ = true;
       if (!self.skipped_) self.skipped_ = args.weight;
       ops::RmsNormArgs wrong = args;
       if (args.weight == self.skipped_) wrong.weight = nullptr;
@@ -42,6 +44,7 @@ class SkippedNormWeight final : public WrappedDevice {
     };
     table_.layer_norm = [](ops::Device& device, const ops::LayerNormArgs& args) noexcept {
       auto& self = static_cast<SkippedNormWeight&>(device);
+      self.took_place_ = true;
       if (!self.skipped_) self.skipped_ = args.weight;
       const std::vector<float> ones(args.x.n_cols, 1.0f);
       ops::LayerNormArgs wrong = args;
@@ -64,11 +67,13 @@ std::vector<float> swap_first_heads(ConstMatView x, std::uint32_t head_dim) {
   return out;
 }
 
-class SwappedKvHead final : public WrappedDevice {
+class SwappedKvHead final : public PlantedDevice {
  public:
-  explicit SwappedKvHead(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit SwappedKvHead(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.kv_append = [](ops::Device& device, const ops::KvAppendArgs& args) noexcept {
-      ops::Device& inner_device = static_cast<SwappedKvHead&>(device).inner();
+      auto& self = static_cast<SwappedKvHead&>(device);
+      self.took_place_ = true;
+      ops::Device& inner_device = self.inner();
       if (args.kv.n_kv_heads < 2) {
         ops::KvAppendArgs wrong = args;
         std::swap(wrong.k, wrong.v);
@@ -84,11 +89,13 @@ class SwappedKvHead final : public WrappedDevice {
   }
 };
 
-class RowCount final : public WrappedDevice {
+class RowCount final : public PlantedDevice {
  public:
-  explicit RowCount(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit RowCount(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.linear = [](ops::Device& device, const ops::LinearArgs& args) noexcept {
-      ops::Device& inner_device = static_cast<RowCount&>(device).inner();
+      auto& self = static_cast<RowCount&>(device);
+      self.took_place_ = true;
+      ops::Device& inner_device = self.inner();
       inner_device.ops().linear(inner_device, args);
       if (args.x.n_rows < 2) return;
       for (std::uint32_t r = 0; r < args.out.n_rows; ++r) {
@@ -115,7 +122,7 @@ std::string_view name_of(Fault fault) noexcept {
   return "";
 }
 
-std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> device) {
+std::unique_ptr<PlantedDevice> plant(Fault fault, std::unique_ptr<ops::Device> device) {
   switch (fault) {
     case Fault::rope_position:
       return std::make_unique<RopePosition>(std::move(device));
@@ -126,7 +133,8 @@ std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> dev
     case Fault::row_count:
       return std::make_unique<RowCount>(std::move(device));
   }
-  return device;
+  KVASIR_CHECK(false) << "a fault without a device";
+  return nullptr;
 }
 
 }  // namespace kvasir::verify

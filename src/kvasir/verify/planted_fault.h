@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "ops/device.h"
+#include "kvasir/verify/wrapped_device.h"
 
 namespace kvasir::verify {
 
@@ -23,6 +23,16 @@ inline constexpr std::array kGoldenFaults{Fault::rope_position, Fault::skipped_n
                                           Fault::swapped_kv_head};
 
 std::string_view name_of(Fault fault) noexcept;
-std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> device);
+
+class PlantedDevice : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  // Whether it has computed anything wrongly yet: a model without rope cannot rope wrongly.
+  bool took_place() const noexcept { return took_place_; }
+
+ protected:
+  bool took_place_ = false;
+};
+std::unique_ptr<PlantedDevice> plant(Fault fault, std::unique_ptr<ops::Device> device);
 
 }  // namespace kvasir::verify

@@ -6,7 +6,7 @@ namespace kvasir::model {
 namespace {
 
 struct Widths {  // the largest of each over all layers
-  std::uint32_t qkv = 0, q = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
+  std::uint32_t qkv = 0, q = 0, kv = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
   std::uint64_t moe_floats = 0;
 };
 
@@ -15,6 +15,7 @@ Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
   for (const LayerSpec& layer : config.layers) {
     w.qkv = std::max(w.qkv, layer.attention.qkv_width());
     w.q = std::max(w.q, layer.attention.q_width());
+    w.kv = std::max(w.kv, layer.attention.kv_width());
     if (layer.has_mlp()) w.gate_up = std::max(w.gate_up, 2 * layer.mlp.intermediate);
     if (!layer.moe) continue;
     w.gate_up = std::max(w.gate_up, 2 * layer.moe->shared_intermediate);
@@ -70,7 +71,11 @@ std::uint64_t cut(Scratch& out,
   out.experts = {reinterpret_cast<std::uint32_t*>(experts.data()), experts.size()};
   out.moe = cutter.floats(w.moe_floats);
   out.wanted = cutter.matrix(limits.max_wanted, config.hidden);
-  out.logits = cutter.matrix(limits.max_wanted, config.vocab);
+  out.logits = cutter.matrix(limits.max_wanted, config.has_head ? config.vocab : 0);
+  if (config.encoder) {
+    out.keys = cutter.floats(std::uint64_t{n} * w.kv);
+    out.values = cutter.floats(std::uint64_t{n} * w.kv);
+  }
   return cutter.size_bytes();
 }
 
@@ -87,6 +92,10 @@ Result<Scratch> make_scratch(ops::Device& device,
   Scratch out;
   KVASIR_TRY(out.memory, device.allocate(scratch_size_bytes(config, limits)));
   cut(out, out.memory.f32(), config, limits);
+  if (config.encoder) {
+    for (std::uint32_t i = 0; i < limits.max_step_tokens; ++i) out.blocks.push_back({i});
+    out.rows.reserve(limits.max_step_tokens);
+  }
   return out;
 }
 

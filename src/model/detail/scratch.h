@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "model/decoder_config.h"
 #include "ops/device.h"
 #include "tensor/buffer.h"
+#include "tensor/kv_view.h"
 #include "tensor/mat_view.h"
 
 namespace kvasir::model {
@@ -35,7 +37,13 @@ struct Scratch {
   std::span<std::uint32_t> experts;  // same
   std::span<float> moe;              // ops::moe_scratch_floats
   MatView wanted;                    // [max_wanted, hidden]
-  MatView logits;                    // [max_wanted, vocab]
+  MatView logits;                    // [max_wanted, vocab]; no columns without a head
+
+  // An encoder's keys and values, of one layer at a time, in blocks of one token (MOD-61).
+  std::span<float> keys, values;  // [max_step_tokens, widest kv], room for any type
+  DType kv_type = DType::bf16;
+  std::vector<BlockId> blocks;  // [max_step_tokens]: 0, 1, 2 …
+  std::vector<KvRowView> rows;  // of the step in progress
 };
 
 std::uint64_t scratch_size_bytes(const DecoderConfig& config, const StepLimits& limits);
