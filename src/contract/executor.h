@@ -1,6 +1,7 @@
 // Executor: one ragged forward. A step is a flat list of tokens; rows, their positions and their KV
 // are given, an output row of each wanted token comes back: its logits or, of an embedding model,
-// its hidden state. Knows no requests, scheduling or sampling. Called from the engine's thread only.
+// its hidden state. Knows no requests, scheduling or sampling. Called from the engine's thread
+// only.
 #pragma once
 
 #include <cstddef>

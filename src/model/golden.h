@@ -1,6 +1,6 @@
-// check_golden: runs a folder with model and golden.safetensors (prompt_k, logits_k and greedy_k, or
-// hidden_k of an embedding model, for any k) on a device and says how far its output rows are from
-// the reference and how many greedy tokens agree. For `kvasir verify` and tests.
+// check_golden: runs a folder with model and golden.safetensors (prompt_k, logits_k and greedy_k,
+// or hidden_k of an embedding model, for any k) on a device and says how far its output rows are
+// from the reference and how many greedy tokens agree. For `kvasir verify` and tests.
 #pragma once
 
 #include <cstdint>

@@ -205,19 +205,18 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "modernbert"),
                          test_name);
 
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    GoldenOnCpu,
-    testing::Values("gemma2",
-                    "gemma3",
-                    "gemma4",
-                    "gemma4-moe",
-                    "cohere2",
-                    "gpt-oss",
-                    "qwen3-embed",
-                    "bert",
-                    "modernbert"),
-    test_name);
+INSTANTIATE_TEST_SUITE_P(Models,
+                         GoldenOnCpu,
+                         testing::Values("gemma2",
+                                         "gemma3",
+                                         "gemma4",
+                                         "gemma4-moe",
+                                         "cohere2",
+                                         "gpt-oss",
+                                         "qwen3-embed",
+                                         "bert",
+                                         "modernbert"),
+                         test_name);
 
 }  // namespace
 }  // namespace kvasir::model

@@ -18,11 +18,11 @@
 namespace kvasir::model {
 
 struct LoadOptions {
-  std::uint32_t max_context = 0;         // positions to serve; 0: the model's own
+  std::uint32_t max_context = 0;  // positions to serve; 0: the model's own
   // Tokens of one forward; an encoder takes its longest input at least (SCH-12).
   std::uint32_t max_step_tokens = 2048;
-  std::uint32_t max_wanted = 0;          // rows of logits of one forward; 0: max_step_tokens
-  ProgressSink progress = {};            // "repacking weights", in stored bytes
+  std::uint32_t max_wanted = 0;  // rows of logits of one forward; 0: max_step_tokens
+  ProgressSink progress = {};    // "repacking weights", in stored bytes
   bool exact_f32 = false;  // f32 activations; always so when the stored weights are all f32 (MOD-6)
 };
 

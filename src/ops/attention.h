@@ -28,7 +28,7 @@ struct AttentionArgs {
   // Every key of the row is visible to each of its queries, of a window those with |q - j| < window
   // (MOD-38). Rows are whole in the step and in exact form.
   bool both_ways = false;
-  MatView out;                   // [n_tokens, n_heads · head_dim]
+  MatView out;  // [n_tokens, n_heads · head_dim]
 };
 
 // Encodes positions [begin, end) of one row, exact at `from`, into the encoded blocks `to`: what an

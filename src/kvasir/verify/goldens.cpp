@@ -50,7 +50,8 @@ Result<Verdict> check_ref(const std::filesystem::path& folder) {
   for (const auto& r : results) n_tokens += r.n_greedy_equal;
   verdict.text = "max relative error " + scientific(worst) + ", " + std::to_string(n_tokens) +
                  " greedy tokens equal";
-  if (n_tokens == 0 && greedy_equal) verdict.text = "max relative error of hidden rows " + scientific(worst);
+  if (n_tokens == 0 && greedy_equal)
+    verdict.text = "max relative error of hidden rows " + scientific(worst);
   if (!greedy_equal) verdict.text += ", then DIFFERENT";
   for (const Fault fault : kGoldenFaults) {
     const auto device = plant(fault, backend::ref::make_ref_device(backend::ref::RefMode::oracle));

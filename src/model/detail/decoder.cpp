@@ -31,9 +31,9 @@ void Decoder::embed(std::span<const TokenId> tokens) {
 // values need a place for one layer at a time.
 void Decoder::encode_input(const EncoderInputWeights& w, const StepBatch& batch) {
   if (!w.token_type.empty()) {
-    ops_.add_scaled(device_, {.x = residual_,
-                              .y = {w.token_type.data(), n_tokens_, config_.hidden, 0},
-                              .alpha = 1.0f});
+    ops_.add_scaled(
+        device_,
+        {.x = residual_, .y = {w.token_type.data(), n_tokens_, config_.hidden, 0}, .alpha = 1.0f});
   }
   if (w.positions) {
     ops_.embed(device_, {.tokens = batch.positions, .table = w.positions.get(), .out = branch_});
