@@ -19,6 +19,9 @@ namespace kvasir {
 
 inline constexpr std::uint32_t kDefaultMaxTokens = 512;
 
+// Whose hidden rows a request wants instead of tokens.
+enum class WantedHidden : std::uint8_t { last, all };
+
 struct GenerateOptions {
   std::vector<TokenId> prompt;  // at least one
   std::optional<std::uint32_t>
@@ -38,6 +41,9 @@ struct GenerateOptions {
       constraint;                    // shared by the choices of a request; each row clones it
   DraftProvider* draft = nullptr;    // lives as long as the engine; none: plain steps
   std::uint32_t n_draft_tokens = 3;  // most drafts a round; 0: off
+  // Set: an embedding request (EXE-41). Its prompt is run, these rows of it go to
+  // Sink::commit_hidden, nothing is sampled or cached; it ends with `length`.
+  std::optional<WantedHidden> hidden;
   CancellationToken cancellation;
   std::optional<Clock::Duration> deadline;  // absolute, of the engine's clock
 };

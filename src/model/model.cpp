@@ -31,10 +31,13 @@ namespace {
 constexpr std::uint32_t kMaxStepTokens = 1u << 20;
 
 Result<StepLimits> limits_of(const LoadOptions& options, const DecoderConfig& config) {
+  // An encoder's input is fed whole, even past B (SCH-12).
   const std::uint32_t n_tokens = config.encoder
                                      ? std::max(options.max_step_tokens, config.max_positions)
                                      : options.max_step_tokens;
-  const std::uint32_t wanted = options.max_wanted ? options.max_wanted : n_tokens;
+  // Without a head all rows may be wanted: they cost no more than the step's own.
+  const bool is_bounded = config.has_head && options.max_wanted > 0;
+  const std::uint32_t wanted = is_bounded ? options.max_wanted : n_tokens;
   if (options.max_step_tokens == 0 || n_tokens > kMaxStepTokens) {
     return invalid("max_step_tokens must be 1.." + std::to_string(kMaxStepTokens));
   }
