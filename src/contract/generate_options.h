@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +19,10 @@
 namespace kvasir {
 
 inline constexpr std::uint32_t kDefaultMaxTokens = 512;
+
+// SRV-14's text, and its counterpart.
+inline constexpr std::string_view kNoEmbeddings = "this model does not produce embeddings",
+                                  kNoText = "this model produces embeddings, not text";
 
 // Whose hidden rows a request wants instead of tokens.
 enum class WantedHidden : std::uint8_t { last, all };

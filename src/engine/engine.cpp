@@ -28,10 +28,9 @@ std::uint64_t longest_context(const kv::KvStore& store,
 
 // EXE-41, EXE-45: an embedding request runs its prompt and nothing else.
 Status suit_method(OutputKind output, std::uint32_t n_choices, GenerateOptions& options) {
-  if (output == OutputKind::hidden && !options.hidden)
-    return unsupported("this model produces embeddings, not text");
+  if (output == OutputKind::hidden && !options.hidden) return unsupported(std::string(kNoText));
   if (!options.hidden) return {};
-  if (output != OutputKind::hidden) return unsupported("this model does not produce embeddings");
+  if (output != OutputKind::hidden) return unsupported(std::string(kNoEmbeddings));
   if (n_choices > 1 || options.state)
     return invalid("an embedding request has one choice and no state");
   options.max_tokens = 0;
