@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "formats/safetensors.h"
 #include "kvasir/embed/embedder.h"
 #include "kvasir/kvasir.h"
 
@@ -221,6 +222,33 @@ TEST(Embedding, PoolsAsTheModelSays_MOD61) {
   EXPECT_FALSE(same_bits(vector_of(*mean, "the sea"), vector_of(**cls, "the sea")));
   // [CLS] and [SEP] alone have rows of their own; [CLS]'s is the first.
   EXPECT_EQ((*cls)->embed(texts({""}))->prompt_tokens, 2u);
+}
+
+// From the reference's hidden rows to its vectors, by hand.
+TEST(Embedding, IsThePooledReference_MOD61) {
+  for (const auto& [name, pools_all] : {std::pair("bert", true), std::pair("modernbert", false)}) {
+    const auto file = formats::SafetensorsFile::open(kModels / name / "golden.safetensors");
+    ASSERT_TRUE(file) << file.error().what;
+    const auto& prompt = *file->find("prompt_1");
+    const auto& hidden = *file->find("hidden_1");
+    EmbedRequest request;
+    request.inputs.resize(1);
+    request.inputs[0].tokens.resize(prompt.bytes.size() / 4);
+    std::memcpy(request.inputs[0].tokens.data(), prompt.bytes.data(), prompt.bytes.size());
+    std::vector<float> rows(hidden.bytes.size() / 4);
+    std::memcpy(rows.data(), hidden.bytes.data(), hidden.bytes.size());
+    std::vector<double> expected(64);
+    for (std::size_t i = 0; i < (pools_all ? rows.size() : 64); ++i)
+      expected[i % 64] += double{rows[i]};
+    double squares = 0;
+    for (const double x : expected) squares += x * x;
+
+    const auto embedded = open(name, Backend::ref)->embed(request);
+
+    ASSERT_TRUE(embedded) << embedded.error().what;
+    for (std::size_t i = 0; i < 64; ++i)
+      EXPECT_NEAR(embedded->vectors[0][i], expected[i] / std::sqrt(squares), 1e-5) << name << i;
+  }
 }
 
 TEST(Embedding, RefusesWhatCannotBeFed) {
