@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/detail/gguf_builder.h"
 #include "formats/detail/test_files.h"
 
 namespace kvasir::formats {
@@ -32,6 +33,24 @@ TEST(Pooling, IsReadFromItsConfig_MOD61) {
   EXPECT_EQ(pooling_of(R"({"pooling_mode_lasttoken": true, "include_prompt": true})"), "last");
   EXPECT_EQ(pooling_of(R"({"pooling_mode": "lasttoken"})"), "last");
   EXPECT_EQ(pooling_of(R"({"pooling_mode": "cls", "pooling_mode_cls_token": true})"), "cls");
+}
+
+TEST(Pooling, OfAGgufFileIsANumber_MOD61) {
+  const auto pooling_of_number = [](std::uint32_t number) {
+    const TestFolder folder;
+    GgufBuilder file;
+    file.text("general.architecture", "qwen3")
+        .number<std::uint32_t>("qwen3.pooling_type", GgufKind::u32, number)
+        .tensor("token_embd.weight", 0, {2, 1}, "12345678");
+    const auto files = ModelFiles::open(folder.write("m.gguf", file.bytes()));
+    EXPECT_TRUE(files) << files.error().what;
+    return find_pooling(*files);
+  };
+  EXPECT_EQ(*pooling_of_number(0), std::nullopt);
+  EXPECT_EQ(*pooling_of_number(1), Pooling::mean);
+  EXPECT_EQ(*pooling_of_number(2), Pooling::cls);
+  EXPECT_EQ(*pooling_of_number(3), Pooling::last);
+  EXPECT_FALSE(pooling_of_number(4));
 }
 
 TEST(Pooling, IsNoneWhereNothingIsSaid) {

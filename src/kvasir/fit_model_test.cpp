@@ -53,6 +53,26 @@ TEST(FitModel, FactsOfALoadedModelAreThoseOfItsHeaders) {
   EXPECT_GE(512 * facts->step_token_bytes + facts->fixed_bytes, (*loaded)->scratch_bytes());
 }
 
+TEST(FitModel, AnEncodersStepHoldsItsLongestInput) {  // SCH-12
+  for (const char* name : {"bert", "modernbert", "qwen3-embed"}) {
+    FitOptions options = options_of(name);
+    options.open.max_step_tokens = 144;
+    const auto files = formats::ModelFiles::open(options.open.model);
+    const auto device = make_device(Backend::cpu, 1, "auto");
+    const auto loaded =
+        model::Model::load(*files, **device, {.max_step_tokens = 144, .max_wanted = 8});
+    ASSERT_TRUE(loaded) << loaded.error().what;
+
+    const auto facts = facts_of(**loaded, *files, options.open, {}, (*loaded)->max_positions());
+
+    ASSERT_TRUE(facts);
+    EXPECT_EQ(facts->chunk, (*loaded)->max_step_tokens()) << name;
+    EXPECT_GE(facts->chunk * facts->step_token_bytes + facts->fixed_bytes,
+              (*loaded)->scratch_bytes());
+    EXPECT_TRUE(fit_model(options)) << name;
+  }
+}
+
 TEST(FitModel, ContextsBeyondTheModelsAreRefused) {  // FIT-12
   FitOptions options = options_of("llama");
   options.open.context_length = 1u << 30;

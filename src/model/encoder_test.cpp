@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_device.h"
 #include "backend/ref/ref_device.h"
 #include "base/file.h"
+#include "model/detail/decoder_weights.h"
 #include "model/families.h"
 #include "model/golden.h"
 #include "model/model.h"
@@ -221,6 +222,16 @@ TEST(Encoder, NamesAMissingTensorAndALeftOverOne_MOD5) {
   EXPECT_EQ(error_with(tensors), "no error");
   EXPECT_NE(error_with(missing).find("encoder.layer.1.attention.self.key.bias"), std::string::npos);
   EXPECT_NE(error_with(more).find("encoder.layer.3.output.dense.bias"), std::string::npos);
+}
+
+TEST(Encoder, IntegersBesideTheWeightsDoNotCostTheirPrecision_MOD6) {
+  const TestTensor weight{"a.weight", "F32", {1, 2}, std::string(8, '\0')};
+  const TestTensor ids{"embeddings.position_ids", "I64", {1, 2}, std::string(16, '\0')};
+  const TestTensor half{"b.weight", "F16", {1, 2}, std::string(4, '\0')};
+  const ModelFolder with_ids("{}", {weight, ids}), with_half("{}", {weight, half});
+
+  EXPECT_TRUE(stores_only_f32(*formats::ModelFiles::open(with_ids.path())));
+  EXPECT_FALSE(stores_only_f32(*formats::ModelFiles::open(with_half.path())));
 }
 
 // config.json of the first dialect: types by a period, two thetas.

@@ -258,8 +258,9 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
 std::uint64_t scratch_bytes(const DecoderConfig& config,
                             std::uint32_t max_step_tokens,
                             std::uint32_t max_wanted) {
-  return scratch_size_bytes(config, {.max_step_tokens = max_step_tokens,
-                                     .max_wanted = max_wanted ? max_wanted : max_step_tokens});
+  return scratch_size_bytes(
+      config, {.max_step_tokens = max_step_tokens,
+               .max_wanted = max_wanted && config.has_head ? max_wanted : max_step_tokens});
 }
 
 }  // namespace kvasir::model

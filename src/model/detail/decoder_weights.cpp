@@ -232,8 +232,10 @@ Result<DecoderWeights> load_weights(const formats::ModelFiles& files,
 
 bool stores_only_f32(const formats::ModelFiles& files) {
   const auto& tensors = files.tensors();
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [](const auto& t) { return t.shape.size() < 2 || t.type == "f32"; });
+  // Integers are no weights: BERT files keep position_ids.
+  return std::all_of(tensors.begin(), tensors.end(), [](const auto& t) {
+    return t.shape.size() < 2 || t.type == "f32" || t.type == "i64";
+  });
 }
 
 std::uint64_t size_bytes(const DecoderWeights& weights) {
