@@ -54,7 +54,9 @@ void run_embedding(ServerState& state,
   Engine* const engine = state.engine;
   const auto started = engine->start_embedding(plan.request, [job](EmbeddingEnd end) {
     const auto shared = std::make_shared<const EmbeddingEnd>(std::move(end));
-    job->state.workers->post([job, shared] { job->reply(*shared); });
+    // By way of the strand, which no longer runs when the server has gone before the engine.
+    job->exchange->post(
+        [job, shared] { job->state.workers->post([job, shared] { job->reply(*shared); }); });
   });
   if (!started) {
     ApiError error = to_api_error(started.error());

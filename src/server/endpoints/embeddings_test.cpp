@@ -187,6 +187,20 @@ TEST_F(EmbeddingsTest, OllamasFormsGiveTheSameVectors) {
   EXPECT_EQ(ask(R"({"input":")" + text + R"(","truncate":false})", "/api/embed").status, 400);
 }
 
+TEST_F(EmbeddingsTest, AClientThatLeavesCostsNobodyAnything_SRV7) {
+  std::string body = R"({"input":["a")";
+  for (int i = 1; i < 2000; ++i) body += R"(,"a long story about a king and a queen")";
+  {
+    TestClient leaving(server_->port());
+    leaving.send(post("/v1/embeddings", body + "]}"));
+  }
+  EXPECT_TRUE(server::testing::within(std::chrono::seconds(10), [] {
+    const engine::EngineSnapshot now = embedding_engine().snapshot();
+    return now.active + now.preparing + now.queued == 0;
+  }));
+  EXPECT_EQ(vector_of(answer(R"({"input":"gold"})"), 0).size(), 64u);
+}
+
 TEST_F(EmbeddingsTest, AnEmbeddingModelGeneratesNothing) {
   const TestReply reply = TestClient(server_->port())
                               .ask(post("/v1/completions", R"({"prompt":"once","max_tokens":4})"));
