@@ -38,6 +38,8 @@ Result<StepLimits> limits_of(const LoadOptions& options, const DecoderConfig& co
   // Without a head all rows may be wanted: they cost no more than the step's own.
   const bool is_bounded = config.has_head && options.max_wanted > 0;
   const std::uint32_t wanted = is_bounded ? options.max_wanted : n_tokens;
+  if (config.encoder && n_tokens > kMaxStepTokens)
+    return invalid("an encoder takes at most " + std::to_string(kMaxStepTokens) + " tokens");
   if (options.max_step_tokens == 0 || n_tokens > kMaxStepTokens) {
     return invalid("max_step_tokens must be 1.." + std::to_string(kMaxStepTokens));
   }
