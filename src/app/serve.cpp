@@ -79,10 +79,12 @@ void print_start(const Engine& engine, const server::Server& server) {
   std::fprintf(stderr, "backend %s · KV %s, %s · %u rows, queue of %u · prefix cache %s\n",
                model.backend.c_str(), model.kv_type.c_str(), size_text(now.kv_total_bytes).c_str(),
                now.max_rows, now.queue_limit, now.cache.max_bytes > 0 ? "in RAM" : "off");
-  if (!model.has_chat_template())
+  if (model.embedding_width > 0)
+    std::fprintf(stderr, "vectors of %u: /v1/embeddings answers\n", model.embedding_width);
+  else if (!model.has_chat_template())
     std::fprintf(stderr, "no chat template: only /v1/completions answers\n");
-  std::fprintf(stderr, "listening on %s · open it in a browser to chat · Ctrl-C stops\n",
-               server.url().c_str());
+  std::fprintf(stderr, "listening on %s%s · Ctrl-C stops\n", server.url().c_str(),
+               model.embedding_width > 0 ? "" : " · open it in a browser to chat");
 }
 
 void look_for_models(hub::Library& library) {

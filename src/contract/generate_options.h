@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +19,13 @@
 namespace kvasir {
 
 inline constexpr std::uint32_t kDefaultMaxTokens = 512;
+
+// SRV-14's text, and its counterpart.
+inline constexpr std::string_view kNoEmbeddings = "this model does not produce embeddings",
+                                  kNoText = "this model produces embeddings, not text";
+
+// Whose hidden rows a request wants instead of tokens.
+enum class WantedHidden : std::uint8_t { last, all };
 
 struct GenerateOptions {
   std::vector<TokenId> prompt;  // at least one
@@ -38,6 +46,9 @@ struct GenerateOptions {
       constraint;                    // shared by the choices of a request; each row clones it
   DraftProvider* draft = nullptr;    // lives as long as the engine; none: plain steps
   std::uint32_t n_draft_tokens = 3;  // most drafts a round; 0: off
+  // Set: an embedding request (EXE-41). Its prompt is run, these rows of it go to
+  // Sink::commit_hidden, nothing is sampled or cached; it ends with `length`.
+  std::optional<WantedHidden> hidden;
   CancellationToken cancellation;
   std::optional<Clock::Duration> deadline;  // absolute, of the engine's clock
 };

@@ -15,6 +15,12 @@ namespace kvasir {
 
 enum class SinkReply : std::uint8_t { more, stop };
 
+struct HiddenRows {
+  std::uint64_t first = 0;        // prompt position of the first row
+  std::size_t width = 0;          // of a row
+  std::span<const float> values;  // [n_rows, width], valid during the call
+};
+
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -26,6 +32,12 @@ class Sink {
   // token i + 1 of those not yet reported. Called only when the options ask.
   virtual Status commit_prompt(std::span<const Logprobs> logprobs) {
     (void)logprobs;
+    return {};
+  }
+  // The wanted hidden rows of an embedding request (MOD-61), in prompt order. An error fails this
+  // row only.
+  virtual Status commit_hidden(const HiddenRows& rows) {
+    (void)rows;
     return {};
   }
   // It waits in the queue: nothing about the request can be refused any more.

@@ -26,6 +26,21 @@ std::uint64_t longest_context(const kv::KvStore& store,
   return low;
 }
 
+// EXE-41, EXE-45: an embedding request runs its prompt and nothing else.
+Status suit_method(OutputKind output, std::uint32_t n_choices, GenerateOptions& options) {
+  if (output == OutputKind::hidden && !options.hidden) return unsupported(std::string(kNoText));
+  if (!options.hidden) return {};
+  if (output != OutputKind::hidden) return unsupported(std::string(kNoEmbeddings));
+  if (n_choices > 1 || options.state)
+    return invalid("an embedding request has one choice and no state");
+  options.max_tokens = 0;
+  options.prompt_cache = false;
+  options.prompt_logprobs.reset();
+  options.constraint.reset();
+  options.draft = nullptr;
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::make(EngineParts parts, EngineOptions options) {
@@ -85,6 +100,7 @@ Result<PreparedRequest> Engine::prepare(GenerateOptions options, std::uint32_t n
   const std::uint32_t vocab = parts_.executor.vocab_size();
   if (n_choices == 0) return invalid("n must be at least 1");
   if (options.state && n_choices > 1) return invalid("a caller's state serves one choice");
+  KVASIR_TRY_DO(suit_method(parts_.executor.output(), n_choices, options));
   if (options.prompt.empty()) return invalid("prompt must not be empty");
   for (const TokenId token : options.prompt) {
     if (token >= vocab)
@@ -334,10 +350,12 @@ void Engine::make_plan() {
                 : request->stage == Stage::active  ? sched::RowPhase::active
                                                    : sched::RowPhase::completing;
     row.is_paused = request->sink->is_paused();
-    row.wants_prompt_logits = request->options.prompt_logprobs.has_value();
+    const bool wants_logprobs = request->options.prompt_logprobs.has_value();
+    row.wants_prompt_logits = wants_logprobs || request->options.hidden == WantedHidden::all;
+    row.is_whole = parts_.executor.takes_whole_rows();
     row.position = request->row ? parts_.store->length(*request->row) : 0;
     row.length = request->prompt().size();
-    row.prefill_chunk = row.wants_prompt_logits
+    row.prefill_chunk = wants_logprobs
                             ? std::min(request->options.prefill_chunk, kPromptLogprobChunk)
                             : request->options.prefill_chunk;
     row.transition = parts_.store->transition();

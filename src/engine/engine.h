@@ -102,7 +102,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Everything about a request that can be refused before it waits. Choice i draws with seed + i
-  // (SAMP-22). Errors: invalid_argument with the texts of EXE-1, FIT-20, FIT-21, SAMP-4 and EXE-35.
+  // (SAMP-22). Errors: invalid_argument with the texts of EXE-1, FIT-20, FIT-21, SAMP-4 and EXE-35,
+  // and when the model gives what the request does not want: tokens or hidden rows (SRV-14).
   Result<PreparedRequest> prepare(GenerateOptions options, std::uint32_t n_choices = 1) const;
   // One sink a choice, all or nothing; on error both stay the caller's. The prompt of several
   // choices is computed once. Errors: capacity `queue_full`; invalid_argument for a caller's state
@@ -177,6 +178,7 @@ class Engine {
   StepBatch batch_of(const kv::KvStep& step) const noexcept;
   Status sample(const LogitsView& logits);
   Status sample_row(RowWork& work, const LogitsView& logits);
+  Status take_hidden(RowWork& work, const LogitsView& outputs);
   void deliver(kv::KvStep& step);
   void deliver_row(RowWork& work);
   void deliver_prompt(RowWork& work);

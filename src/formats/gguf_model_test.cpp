@@ -41,6 +41,38 @@ Result<ModelFiles> open_built(const TestFolder& folder, const GgufBuilder& file)
   return ModelFiles::open(folder.write("m.gguf", file.bytes()));
 }
 
+TEST(GgufModel, AnEncoderHasItsOwnNames_MOD37) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "bert");
+  file.number<float>("bert.attention.layer_norm_epsilon", GgufKind::f32, 1e-12f)
+      .number<std::uint32_t>("bert.pooling_type", GgufKind::u32, 1)
+      .tensor("token_types.weight", 0, {1, 2}, "12345678");
+  for (const char* name :
+       {"position_embd.weight", "token_embd_norm.bias", "blk.2.attn_q.weight", "blk.2.attn_k.bias",
+        "blk.2.attn_v.weight", "blk.2.attn_output.bias", "blk.2.attn_output_norm.weight",
+        "blk.2.ffn_up.weight", "blk.2.ffn_down.weight", "blk.2.layer_output_norm.bias"})
+    file.tensor(name, 0, {1, 1}, "1234");
+
+  const auto files = open_built(folder, file);
+
+  ASSERT_TRUE(files) << files.error().what;
+  EXPECT_EQ(json::write(*files->config().find("architectures")), R"(["BertModel"])");
+  EXPECT_EQ(files->config().string_or("hidden_act", ""), "gelu");
+  EXPECT_EQ(files->config().int_or("type_vocab_size", 0), 2);
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : files->tensors()) names.push_back(tensor.name);
+  const std::string layer = "encoder.layer.2.";
+  EXPECT_THAT(
+      names,
+      ElementsAre("embeddings.word_embeddings.weight", "embeddings.token_type_embeddings.weight",
+                  "embeddings.position_embeddings.weight", "embeddings.LayerNorm.bias",
+                  layer + "attention.self.query.weight", layer + "attention.self.key.bias",
+                  layer + "attention.self.value.weight", layer + "attention.output.dense.bias",
+                  layer + "attention.output.LayerNorm.weight", layer + "intermediate.dense.weight",
+                  layer + "output.dense.weight", layer + "output.LayerNorm.bias"));
+}
+
 TEST(GgufModel, SpeaksHuggingFaceTerms_MOD52) {
   const TestFolder folder;
   GgufBuilder file;

@@ -47,6 +47,7 @@ Status read_ids(const GgufContent& content, GgufVocab& vocab) {
                     {"padding_token_id", vocab.padding_id},
                     {"seperator_token_id", vocab.separator_id},  // spelt so by the format
                     {"mask_token_id", vocab.mask_id},
+                    {"cls_token_id", vocab.cls_id},
                     {"eot_token_id", vocab.eot_id},
                     {"eom_token_id", vocab.eom_id}};
   for (const Id& each : ids) {

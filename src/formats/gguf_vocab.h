@@ -21,7 +21,7 @@ struct GgufVocab {
                                           // 4 user, 5 unused, 6 byte
   std::vector<std::string> merges;        // "left right", best first
   std::optional<std::uint32_t> bos_id, eos_id, unknown_id, padding_id, separator_id, mask_id,
-      eot_id, eom_id;
+      cls_id, eot_id, eom_id;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
   std::string chat_template;  // empty when there is none
 };

@@ -7,9 +7,11 @@
 
 #include "backend/cpu/limits.h"
 #include "base/thread_pool.h"
+#include "contract/generate_options.h"
 #include "formats/model_files.h"
 #include "kv/kv_store.h"
 #include "kvasir/kv/open_scheme.h"
+#include "model/families.h"
 #include "model/model.h"
 
 namespace kvasir::bench {
@@ -30,6 +32,8 @@ Result<Bench> open(const Options& options) {
   const OpenOptions& o = options.open;
   KVASIR_TRY(bench.device, make_device(o.backend, o.n_threads, o.isa));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
+  KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
+  if (!config.has_head) return unsupported(std::string(kNoText));
   const std::uint32_t context = options.n_prefill + options.n_decode;
   KVASIR_TRY(bench.model, model::Model::load(files, *bench.device,
                                              {.max_context = context,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <fstream>
+#include <future>
 #include <limits>
 #include <random>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "engine/engine_thread.h"
 #include "formats/model_files.h"
 #include "kv/kv_scheme.h"
+#include "kvasir/embed/embedding_run.h"
 #include "kvasir/kv/open_scheme.h"
 #include "kvasir/kvasir.h"
 #include "kvasir/text/mailbox.h"
@@ -144,6 +146,8 @@ struct Engine::Impl {
   std::unique_ptr<ops::Device> device;
   std::unique_ptr<model::Model> model;
   std::optional<TextModel> text;
+  std::optional<Embedder> embedder;  // of an embedding model
+  std::size_t max_rows = 1;
   SteadyClock clock;
   ModelSummary summary;
   std::vector<sampling::PartialSampling> sampling_layers;  // server flags, then the model's own
@@ -158,6 +162,7 @@ struct Engine::Impl {
   Status read_sampling_layers(const OpenOptions& options, const json::Value& generation_config);
   void summarize(const OpenOptions& options, const formats::ModelFiles& files);
   Result<RenderedPrompt> prompt_of(const GenerateRequest& request) const;
+  Result<EmbeddingWork> embedding_work_of(const EmbedRequest& request) const;
   GenerateOptions options_of(const GenerateRequest& request, RenderedPrompt prompt) const;
   Result<std::vector<std::unique_ptr<Sink>>> sinks_of(
       const GenerateRequest& request,
@@ -191,6 +196,29 @@ void Engine::Impl::summarize(const OpenOptions& options, const formats::ModelFil
   summary.bos_token = piece_of(text->tokenizer(), text->tokenizer().bos());
   summary.eos_token = piece_of(text->tokenizer(), text->tokenizer().eos());
   summary.output = text->output();
+  if (embedder) summary.embedding_width = embedder->width();
+}
+
+// Every input is checked before the first runs.
+Result<EmbeddingWork> Engine::Impl::embedding_work_of(const EmbedRequest& request) const {
+  if (!embedder) return unsupported(std::string(kNoEmbeddings));
+  KVASIR_TRY_DO(embedder->check(request));
+  const engine::ContextLimit& limit = thread->context_limit();
+  EmbeddingWork work;
+  work.dimensions = request.dimensions;
+  work.max_rows = max_rows;
+  if (request.timeout) work.deadline = clock.now() + *request.timeout;
+  for (const EmbedInput& input : request.inputs) {
+    KVASIR_TRY(std::vector<TokenId> tokens, embedder->tokens_of(request, input, limit.context()));
+    if (std::optional<engine::Refusal> refusal = limit.refuse(tokens.size(), 0))
+      return Error{Errc::invalid_argument, std::move(refusal->message), refusal->code};
+    const auto unknown = std::find_if(tokens.begin(), tokens.end(),
+                                      [&](TokenId token) { return token >= model->vocab_size(); });
+    if (unknown != tokens.end())
+      return invalid("input token id " + std::to_string(*unknown) + " is out of range");
+    work.inputs.push_back(std::move(tokens));
+  }
+  return work;
 }
 
 Result<RenderedPrompt> Engine::Impl::prompt_of(const GenerateRequest& request) const {
@@ -257,6 +285,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
                                               .max_wanted = options.max_rows,
                                               .progress = options.progress,
                                               .exact_f32 = false}));
+  if (impl->model->output() == OutputKind::hidden) {
+    KVASIR_TRY(impl->embedder, Embedder::make(files, *impl->model, impl->text->tokenizer()));
+  }
+  impl->max_rows = std::min<std::size_t>(options.max_rows, options.queue_limit);
   KVASIR_TRY(auto engine,
              make_engine(options, *impl->device, *impl->model, *impl->text, impl->clock));
   KVASIR_TRY_DO(impl->read_sampling_layers(options, files.generation_config()));
@@ -271,6 +303,7 @@ Engine::~Engine() = default;
 
 Result<Generation> Engine::start(const GenerateRequest& request,
                                  std::shared_ptr<GenerationListener> listener) {
+  if (impl_->embedder) return unsupported(std::string(kNoText));
   KVASIR_TRY(RenderedPrompt prompt, impl_->prompt_of(request));
   KVASIR_TRY(auto sinks, impl_->sinks_of(request, prompt.starts_in_reasoning, listener));
   Generation generation;
@@ -316,6 +349,34 @@ Result<Generated> Engine::generate(const GenerateRequest& request,
     --n_open;
   }
   return generated;
+}
+
+Result<Embedding> Engine::start_embedding(const EmbedRequest& request, OnEmbedded on_done) {
+  KVASIR_TRY(EmbeddingWork work, impl_->embedding_work_of(request));
+  auto run = std::make_shared<EmbeddingRun>(*impl_->thread, *impl_->embedder, std::move(work),
+                                            std::move(on_done));
+  KVASIR_TRY_DO(run->start());
+  return run;
+}
+
+void Engine::cancel(const Embedding& embedding, CancelReason reason) { embedding->cancel(reason); }
+
+Result<Embedded> Engine::embed(const EmbedRequest& request, const std::atomic<bool>* cancel_flag) {
+  const auto promise = std::make_shared<std::promise<EmbeddingEnd>>();  // shared with the rows
+  auto future = promise->get_future();
+  KVASIR_TRY(const Embedding embedding, start_embedding(request, [promise](EmbeddingEnd end) {
+               promise->set_value(std::move(end));
+             }));
+  bool is_cancelled = false;
+  while (future.wait_for(kCancelPoll) != std::future_status::ready) {
+    if (cancel_flag && *cancel_flag && !std::exchange(is_cancelled, true))
+      cancel(embedding, CancelReason::requested);
+  }
+  EmbeddingEnd end = future.get();
+  if (end.outcome.completed()) return std::move(end.embedded);
+  const Failed* failed = end.outcome.failed();
+  if (!failed) return Error{Errc::cancelled, "the request was cancelled"};
+  return Error{Errc::device, failed->code + ": " + failed->message};
 }
 
 Result<RequestSampling> Engine::sampling_of(const json::Value& body, Surface surface) const {

@@ -92,6 +92,7 @@ std::uint64_t product_bytes_per_token(const model::DecoderConfig& config) {
 
 // Rows of the head, which do not depend on the step's length (FIT-8).
 std::uint64_t head_bytes(const model::DecoderConfig& config, std::uint32_t n_rows) {
+  if (!config.has_head) return 0;
   return std::uint64_t{n_rows} * (std::uint64_t{config.hidden} + config.vocab) * 4;
 }
 
@@ -212,6 +213,8 @@ Result<fit::Facts> facts_of(const model::Model& model,
   facts.fixed_bytes = fixed_bytes(model, options, max_positions);
   facts.step_token_bytes = step_token_bytes(model.config(), options);
   facts.chunk = options.max_step_tokens;
+  if (model.takes_whole_rows())  // its longest input is one step (SCH-12)
+    facts.chunk = std::max(facts.chunk, static_cast<std::uint32_t>(max_positions));
   facts.block_tokens = options.block_tokens;
   facts.max_positions = max_positions;
   KVASIR_TRY(facts.state, fit::state_of(model.kv_list(), scheme));

@@ -72,6 +72,26 @@ TEST(FitModel, OfLatentLayersCountsTheirMatricesScratchAndRows) {  // FIT-3, FIT
   EXPECT_EQ(facts->reads[0].flops_per_key, 2u * (4 * (40 + 32) + 2 * 16));
 }
 
+TEST(FitModel, AnEncodersStepHoldsItsLongestInput) {  // SCH-12
+  for (const char* name : {"bert", "modernbert", "qwen3-embed"}) {
+    FitOptions options = options_of(name);
+    options.open.max_step_tokens = 144;
+    const auto files = formats::ModelFiles::open(options.open.model);
+    const auto device = make_device(Backend::cpu, 1, "auto");
+    const auto loaded =
+        model::Model::load(*files, **device, {.max_step_tokens = 144, .max_wanted = 8});
+    ASSERT_TRUE(loaded) << loaded.error().what;
+
+    const auto facts = facts_of(**loaded, *files, options.open, {}, (*loaded)->max_positions());
+
+    ASSERT_TRUE(facts);
+    EXPECT_EQ(facts->chunk, (*loaded)->max_step_tokens()) << name;
+    EXPECT_GE(facts->chunk * facts->step_token_bytes + facts->fixed_bytes,
+              (*loaded)->scratch_bytes());
+    EXPECT_TRUE(fit_model(options)) << name;
+  }
+}
+
 TEST(FitModel, ContextsBeyondTheModelsAreRefused) {  // FIT-12
   FitOptions options = options_of("llama");
   options.open.context_length = 1u << 30;

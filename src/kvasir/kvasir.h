@@ -1,6 +1,7 @@
 // The library: one open model that answers requests (SRV-95). Composes files, tokenizer, template,
 // model, backend and the continuous engine, which has its own thread. All functions may be called
-// from any thread, also concurrently; none but generate() and shutdown() waits for the engine.
+// from any thread, also concurrently; none but generate(), embed() and shutdown() waits for the
+// engine.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "engine/engine.h"
+#include "kvasir/embedding.h"
 #include "kvasir/generation.h"
 #include "kvasir/options.h"
 
@@ -40,6 +42,7 @@ struct ModelSummary {
   std::string chat_template;  // source; empty: none
   std::string bos_token, eos_token;
   text::OutputFormat output;
+  std::uint32_t embedding_width = 0;  // of an embedding model, which generates nothing; else 0
   bool has_chat_template() const noexcept { return !chat_template.empty(); }
 };
 
@@ -76,6 +79,14 @@ class Engine {
                              const OnText& on_text,
                              const std::atomic<bool>* cancel = nullptr,
                              const OnProgress& on_progress = {});
+
+  // Tokenizes and queues. on_done is called once unless this is an error: of the tokenizer, of the
+  // request's values, FIT-20's context_length_exceeded (Error::id), `engine_closed`; unsupported
+  // with SRV-14's text where the model generates text.
+  Result<Embedding> start_embedding(const EmbedRequest& request, OnEmbedded on_done);
+  void cancel(const Embedding& embedding, CancelReason reason);
+  // start_embedding() and wait; an end without vectors is an error. `cancel` as in generate().
+  Result<Embedded> embed(const EmbedRequest& request, const std::atomic<bool>* cancel = nullptr);
 
   // Request fields: invalid_argument with the texts of SAMP-41 and SAMP-4.
   Result<RequestSampling> sampling_of(const json::Value& body, Surface surface) const;

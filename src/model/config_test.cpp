@@ -119,11 +119,26 @@ TEST(ConfigReading, RefusesAnUnknownModelTypeWithTheList_MOD5) {
   EXPECT_NE(config.error().what.find(", smollm3"), std::string::npos);
 }
 
-TEST(ConfigReading, RefusesATrunkWithoutHeadOfAKnownType_MOD5) {
-  const auto config = describe_as("Qwen3Model", "qwen3", "");
+TEST(ConfigReading, RefusesAClassifierOfAKnownType_MOD5) {
+  const auto config = describe_as("Qwen3ForSequenceClassification", "qwen3", "");
   ASSERT_FALSE(config);
-  EXPECT_TRUE(config.error().what.starts_with("unsupported model type 'Qwen3Model'"))
+  EXPECT_TRUE(
+      config.error().what.starts_with("unsupported model type 'Qwen3ForSequenceClassification'"))
       << config.error().what;
+}
+
+TEST(ConfigReading, ATrunkOfAKnownFamilyHasNoHead_MOD17) {
+  const auto trunk = describe_as("Qwen3Model", "qwen3", "");
+  ASSERT_TRUE(trunk) << trunk.error().what;
+  EXPECT_FALSE(trunk->has_head);
+  EXPECT_EQ(trunk->family, "qwen3");
+  EXPECT_TRUE(describe_as("Qwen3ForCausalLM", "qwen3", "")->has_head);
+}
+
+TEST(ConfigReading, ADecoderThatLooksBothWaysIsRefused_MOD61) {
+  const auto config = describe_as("Qwen2Model", "qwen2", R"("is_causal": false)");
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().what.find("is_causal"), std::string::npos) << config.error().what;
 }
 
 TEST(ConfigReading, LiftsTheTextModelOfAVisionWrapper_MOD4) {

@@ -1,7 +1,7 @@
-// DecoderConfig: the data sheet of a decoder model: sizes, per-layer facts, multipliers and the
-// names of its tensors. A family fills it from config.json, the one graph of model/ runs it. Values
-// only; every number is within the bounds of detail/config_reader.h, so nothing that reads a sheet
-// checks it again.
+// DecoderConfig: the data sheet of a decoder model, or of an encoder, which is one that looks both
+// ways: sizes, per-layer facts, multipliers and the names of its tensors. A family fills it from
+// config.json, the one graph of model/ runs it. Values only; every number is within the bounds of
+// detail/config_reader.h, so nothing that reads a sheet checks it again.
 #pragma once
 
 #include <cstdint>
@@ -192,6 +192,22 @@ struct LayerNames {
   std::string_view mlp_branch_out, experts_in, experts_out;  // norms where experts are beside
 };
 
+// What an encoder has beside or instead (MOD-37, MOD-38). Its attention looks both ways over whole
+// inputs, of a sliding layer over the keys j with |q - j| < window; it keeps no state (MOD-61).
+struct EncoderSpec {
+  std::uint32_t n_positions = 0;    // of a table of learned positions; 0: none
+  std::uint32_t n_token_types = 0;  // every token is of the first; 0: none
+  bool norms_residual = false;      // norms follow the sum: residual = norm(residual + branch)
+  // Names of modules, those of layers below layer_root + "{i}."; an empty one: there is no such.
+  std::string_view tokens = {}, positions = {}, token_types = {}, input_norm = {};
+  std::string_view layer_root = {}, final_norm = {};
+  std::string_view qkv = {};  // fused; else:
+  std::string_view q = {}, k = {}, v = {};
+  std::string_view attention_out = {}, mlp_up = {}, mlp_down = {};
+  // Before the block, or after it where norms_residual.
+  std::string_view attention_norm = {}, mlp_norm = {};
+};
+
 struct DecoderConfig {
   std::string family;  // "llama"
   std::uint32_t hidden = 0;
@@ -224,6 +240,8 @@ struct DecoderConfig {
       0;  // width of a token's own input to each layer; 0: none (MOD-24)
   float per_layer_input_scale = 1.0f;  // on rows of its table
   bool layer_scalar = false;           // each layer ends with a product by a stored number
+  bool has_head = true;  // false: an embedding model, whose output is the normed hidden rows
+  std::optional<EncoderSpec> encoder;
 
   std::uint32_t per_layer_inputs_width() const noexcept {  // of all layers, side by side
     return per_layer_input * static_cast<std::uint32_t>(layers.size());
@@ -231,7 +249,7 @@ struct DecoderConfig {
 };
 
 bool has_sparse_index(const DecoderConfig& config) noexcept;
-// The layers that own state, in order: keys and values, or a recurrence.
+// The layers that own state, in order: keys and values, or a recurrence; none of an encoder.
 KvList kv_list_of(const DecoderConfig& config);
 // For each layer the entry of that list it reads: its own or its donor's.
 std::vector<std::uint32_t> kv_entries_of(const DecoderConfig& config);

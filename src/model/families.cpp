@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/pooling.h"
 #include "model/detail/config_reader.h"
 
 namespace kvasir::model {
@@ -27,8 +28,24 @@ std::string first_architecture(const json::Value& config) {
   return name ? *name : std::string();
 }
 
-// Wrappers (vision) and remaps carry an architecture of their own around a known text model; a bare
-// trunk or a classifier of a known type has no head to generate with.
+constexpr std::string_view kGenerator = "ForCausalLM", kTrunk = "Model";
+
+// "Qwen3Model" → "Qwen3ForCausalLM": the same graph without a head (MOD-17).
+std::string generator_of_trunk(std::string_view architecture) {
+  if (!architecture.ends_with(kTrunk)) return {};
+  architecture.remove_suffix(kTrunk.size());
+  return std::string(architecture).append(kGenerator);
+}
+
+// Its outputs are hidden rows: a trunk, or a folder that says how such rows are pooled (MOD-61).
+Result<bool> is_embedding_model(const formats::ModelFiles& files) {
+  if (first_architecture(files.config()).ends_with(kTrunk)) return true;
+  KVASIR_TRY(const auto pooling, formats::find_pooling(files));
+  return pooling.has_value();
+}
+
+// Wrappers (vision) and remaps carry an architecture of their own around a known text model; a
+// classifier of a known type has no head to generate with.
 bool generates(std::string_view architecture) {
   return architecture.empty() || architecture.ends_with("ForCausalLM") ||
          architecture.ends_with("ForConditionalGeneration");
@@ -39,6 +56,9 @@ bool generates(std::string_view architecture) {
 Result<const ModelFamily*> find_family(const json::Value& config) {
   const std::string architecture = first_architecture(config);
   if (const ModelFamily* family = family_where(&ModelFamily::architecture, architecture))
+    return family;
+  if (const ModelFamily* family =
+          family_where(&ModelFamily::architecture, generator_of_trunk(architecture)))
     return family;
   const std::string model_type = config.string_or("model_type", "");
   const ModelFamily* family = family_where(&ModelFamily::model_type, model_type);
@@ -62,6 +82,10 @@ Result<DecoderConfig> describe_model(const formats::ModelFiles& files, std::uint
   }
   if (max_context) decoder.max_positions = max_context;
   decoder.family = family->name;
+  KVASIR_TRY(const bool is_embedding, is_embedding_model(files));
+  decoder.has_head = !is_embedding && !decoder.encoder;
+  if (is_embedding && !decoder.encoder && !files.config().bool_or("is_causal", true))
+    return unsupported(files.path().string() + ": config: 'is_causal' must be true in a decoder");
   return decoder;
 }
 
@@ -72,6 +96,7 @@ bool has_sparse_index(const DecoderConfig& config) noexcept {
 
 KvList kv_list_of(const DecoderConfig& config) {
   KvList out;
+  if (config.encoder) return out;
   for (const LayerSpec& layer : config.layers) {
     if (layer.attention.donor) continue;
     if (const auto& latent = layer.latent) {
@@ -101,6 +126,7 @@ KvList kv_list_of(const DecoderConfig& config) {
 
 std::vector<std::uint32_t> kv_entries_of(const DecoderConfig& config) {
   std::vector<std::uint32_t> out;
+  if (config.encoder) return out;
   std::uint32_t n_owned = 0;
   for (const LayerSpec& layer : config.layers)
     out.push_back(layer.attention.donor ? out[*layer.attention.donor] : n_owned++);

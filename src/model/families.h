@@ -44,7 +44,9 @@
   FAMILY(qwen3_5_moe, "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", true)          \
   FAMILY(qwen3_5_moe, "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", true)  \
   FAMILY(lfm2, "Lfm2ForCausalLM", "lfm2", true)                                   \
-  FAMILY(starcoder2, "Starcoder2ForCausalLM", "starcoder2", false)
+  FAMILY(starcoder2, "Starcoder2ForCausalLM", "starcoder2", false)                \
+  FAMILY(bert, "BertModel", "bert", true)                                         \
+  FAMILY(modernbert, "ModernBertModel", "modernbert", true)
 
 namespace kvasir::model {
 
@@ -70,8 +72,8 @@ struct ModelFamily {
 inline constexpr ModelFamily kFamilies[] = {KVASIR_MODEL_FAMILIES(KVASIR_LIST_FAMILY)};
 #undef KVASIR_LIST_FAMILY
 
-// By architecture when config.json names a known one, else by model_type. Errc::unsupported with
-// MOD-5's text.
+// By architecture when config.json names a known one or its trunk ("Qwen3Model"), else by
+// model_type. Errc::unsupported with MOD-5's text.
 Result<const ModelFamily*> find_family(const json::Value& config);
 
 // The data sheet of a model on disk, without touching its weights. max_context: positions to serve,

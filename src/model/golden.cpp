@@ -20,7 +20,7 @@ namespace {
 
 struct Golden {
   std::vector<TokenId> prompt;
-  std::vector<float> logits;  // [prompt, vocab]
+  std::vector<float> outputs;  // [prompt, vocab or hidden]
   std::vector<TokenId> greedy;
 };
 
@@ -40,16 +40,18 @@ Result<std::vector<T>> read_tensor(const formats::SafetensorsFile& file,
 
 Result<Golden> read_golden(const formats::SafetensorsFile& file,
                            const std::string& k,
-                           std::uint32_t vocab) {
+                           const DecoderConfig& config) {
   Golden golden;
+  const std::string name = (config.has_head ? "logits_" : "hidden_") + k;
+  const std::uint32_t width = config.has_head ? config.vocab : config.hidden;
   KVASIR_TRY(golden.prompt, read_tensor<TokenId>(file, "prompt_" + k, "I32"));
-  KVASIR_TRY(golden.logits, read_tensor<float>(file, "logits_" + k, "F32"));
+  KVASIR_TRY(golden.outputs, read_tensor<float>(file, name, "F32"));
   if (file.find("greedy_" + k)) {
     KVASIR_TRY(golden.greedy, read_tensor<TokenId>(file, "greedy_" + k, "I32"));
   }
-  if (golden.prompt.empty() || golden.logits.size() != golden.prompt.size() * vocab) {
-    return invalid("golden.safetensors: logits_" + k + " are not [" +
-                   std::to_string(golden.prompt.size()) + ", " + std::to_string(vocab) + "]");
+  if (golden.prompt.empty() || golden.outputs.size() != golden.prompt.size() * width) {
+    return invalid("golden.safetensors: " + name + " are not [" +
+                   std::to_string(golden.prompt.size()) + ", " + std::to_string(width) + "]");
   }
   return golden;
 }
@@ -71,23 +73,24 @@ TokenId argmax(std::span<const float> logits) {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// One row that is fed in chunks and keeps its state.
+// One row that is fed in chunks and keeps its state; an encoder's is fed whole.
 class Run {
  public:
   Run(Model& model, ContiguousKv kv) : model_(&model), kv_(std::move(kv)) {}
 
-  // Logits of every token.
+  // The output row of every token.
   Result<LogitsView> feed(std::span<const TokenId> tokens) {
     const auto n = static_cast<std::uint32_t>(tokens.size());
     std::vector<std::uint32_t> positions(n), wanted(n);
     std::iota(positions.begin(), positions.end(), kv_.length(0));
     std::iota(wanted.begin(), wanted.end(), 0u);
-    KVASIR_TRY(const LogitsView logits, model_->forward({.tokens = tokens,
-                                                         .positions = positions,
-                                                         .kv = kv_.begin({&n, 1}),
-                                                         .wanted = wanted}));
+    KvViews kv;
+    if (!model_->kv_list().empty()) kv = kv_.begin({&n, 1});
+    KVASIR_TRY(
+        const LogitsView outputs,
+        model_->forward({.tokens = tokens, .positions = positions, .kv = kv, .wanted = wanted}));
     kv_.commit();
-    return logits;
+    return outputs;
   }
 
  private:
@@ -118,9 +121,12 @@ class Difference {
   double reference_ = 0.0;
 };
 
-std::uint32_t chunk_of(const GoldenOptions& options, const Golden& golden) {
+std::uint32_t chunk_of(const GoldenOptions& options,
+                       const DecoderConfig& config,
+                       const Golden& golden) {
   const auto whole = static_cast<std::uint32_t>(golden.prompt.size());
-  return options.chunk_tokens ? std::min(options.chunk_tokens, whole) : whole;
+  const bool is_cut = options.chunk_tokens && !config.encoder;
+  return is_cut ? std::min(options.chunk_tokens, whole) : whole;
 }
 
 // is_anew: every greedy token comes from the whole sequence before it.
@@ -139,17 +145,19 @@ Result<GoldenResult> check_prompt(Model& model,
   GoldenResult out{.prompt = k, .n_tokens = n};
   Difference difference;
   TokenId next = 0;
-  for (std::uint32_t at = 0, chunk = chunk_of(options, golden); at < n; at += chunk) {
+  for (std::uint32_t at = 0, chunk = chunk_of(options, model.config(), golden); at < n;
+       at += chunk) {
     const std::uint32_t count = std::min(chunk, n - at);
-    KVASIR_TRY(const LogitsView logits, run.feed(std::span(golden.prompt).subspan(at, count)));
+    KVASIR_TRY(const LogitsView outputs, run.feed(std::span(golden.prompt).subspan(at, count)));
     for (std::size_t i = 0; i < count; ++i)
       difference.add_position(
-          logits.row(i), std::span(golden.logits).subspan((at + i) * logits.vocab, logits.vocab));
-    next = argmax(logits.row(count - 1));
+          outputs.row(i),
+          std::span(golden.outputs).subspan((at + i) * outputs.vocab, outputs.vocab));
+    next = argmax(outputs.row(count - 1));
   }
   out.position_errors = difference.relative();
   out.relative_error = *std::max_element(out.position_errors.begin(), out.position_errors.end());
-  if (!options.with_greedy) return out;
+  if (!options.with_greedy || model.output() == OutputKind::hidden) return out;
   std::vector<TokenId> sequence = golden.prompt;
   out.n_greedy = n_greedy;
   while (out.n_greedy_equal < n_greedy && next == golden.greedy[out.n_greedy_equal]) {
@@ -185,8 +193,9 @@ Result<std::vector<GoldenResult>> check_golden(const std::filesystem::path& fold
   std::vector<std::pair<std::string, Golden>> goldens;
   std::size_t largest = 1;
   for (const auto& [n, k] : prompts) {
-    KVASIR_TRY(Golden golden, read_golden(file, k, config.vocab));
-    largest = std::max(largest, chunk_of(options, golden) + (has_index ? golden.greedy.size() : 0));
+    KVASIR_TRY(Golden golden, read_golden(file, k, config));
+    largest = std::max(largest,
+                       chunk_of(options, config, golden) + (has_index ? golden.greedy.size() : 0));
     goldens.emplace_back(k, std::move(golden));
   }
   KVASIR_TRY(const auto model, Model::load(files, device,

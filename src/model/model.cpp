@@ -30,15 +30,22 @@ namespace {
 
 constexpr std::uint32_t kMaxStepTokens = 1u << 20;
 
-Result<StepLimits> limits_of(const LoadOptions& options) {
-  const std::uint32_t wanted = options.max_wanted ? options.max_wanted : options.max_step_tokens;
-  if (options.max_step_tokens == 0 || options.max_step_tokens > kMaxStepTokens) {
+Result<StepLimits> limits_of(const LoadOptions& options, const DecoderConfig& config) {
+  // An encoder's input is fed whole, even past B (SCH-12).
+  const std::uint32_t n_tokens = config.encoder
+                                     ? std::max(options.max_step_tokens, config.max_positions)
+                                     : options.max_step_tokens;
+  // Without a head all rows may be wanted: they cost no more than the step's own.
+  const bool is_bounded = config.has_head && options.max_wanted > 0;
+  const std::uint32_t wanted = is_bounded ? options.max_wanted : n_tokens;
+  if (config.encoder && n_tokens > kMaxStepTokens)
+    return invalid("an encoder takes at most " + std::to_string(kMaxStepTokens) + " tokens");
+  if (options.max_step_tokens == 0 || n_tokens > kMaxStepTokens) {
     return invalid("max_step_tokens must be 1.." + std::to_string(kMaxStepTokens));
   }
-  return StepLimits{
-      .max_step_tokens = options.max_step_tokens,
-      .max_wanted = std::min(wanted, options.max_step_tokens),
-      .max_tentative = std::min(options.max_tentative_tokens, options.max_step_tokens)};
+  return StepLimits{.max_step_tokens = n_tokens,
+                    .max_wanted = std::min(wanted, n_tokens),
+                    .max_tentative = std::min(options.max_tentative_tokens, n_tokens)};
 }
 
 bool has_recurrent_layers(const DecoderConfig& config) {
@@ -109,6 +116,16 @@ std::size_t count_tentative(const KvList& list, const KvViews& views) {
   return n;
 }
 
+// An encoder tells rows apart by their positions.
+Status check_whole_rows(std::span<const std::uint32_t> positions) {
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const bool goes_on = i > 0 && positions[i] == positions[i - 1] + 1;
+    if (positions[i] != 0 && !goes_on)
+      return invalid("an encoder's rows start at position 0 and are whole");
+  }
+  return {};
+}
+
 Status check_batch(const StepBatch& batch,
                    const DecoderConfig& config,
                    const KvList& list,
@@ -134,6 +151,9 @@ Status check_batch(const StepBatch& batch,
   for (const std::uint32_t row : batch.wanted) {
     if (row >= n)
       return invalid("wanted row " + std::to_string(row) + " of " + std::to_string(n) + " tokens");
+  }
+  if (config.encoder) {
+    KVASIR_TRY_DO(check_whole_rows(batch.positions));
   }
   KVASIR_TRY_DO(check_kv(list, batch.kv));
   const std::size_t n_tentative = count_tentative(list, batch.kv);
@@ -196,11 +216,25 @@ std::uint64_t visible_keys(std::uint64_t n, std::uint64_t context, std::uint64_t
   return growing * context + growing * (growing + 1) / 2 + (n - growing) * window;
 }
 
+// The same over a whole input, of a window at most: the ends of the input see fewer.
+std::uint64_t keys_both_ways(std::uint64_t n, std::uint64_t window) {
+  return n * (window ? std::min(n, 2 * window - 1) : n);
+}
+
 // Attention and its state in a step; of latent layers, the index looks at every key, attention at
 // those it chose.
-void add_attention(
-    const LayerSpec& layer, std::uint64_t n, std::uint64_t context, DType kv_type, StepCost& cost) {
+void add_attention(const LayerSpec& layer,
+                   bool both_ways,
+                   std::uint64_t n,
+                   std::uint64_t context,
+                   DType kv_type,
+                   StepCost& cost) {
   const std::uint64_t n_stored = context + n;
+  if (both_ways) {
+    const AttentionSpec& a = layer.attention;
+    cost.attention_flops += 4 * std::uint64_t{a.q_width()} * keys_both_ways(n, a.window);
+    return;
+  }
   if (!layer.latent) {
     const AttentionSpec& a = layer.attention;
     const std::uint64_t n_read = a.window ? std::min<std::uint64_t>(a.window, n_stored) : n_stored;
@@ -239,7 +273,7 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
                                            ops::Device& device,
                                            LoadOptions options) {
   KVASIR_TRY(DecoderConfig config, describe_model(files, options.max_context));
-  KVASIR_TRY(StepLimits limits, limits_of(options));
+  KVASIR_TRY(StepLimits limits, limits_of(options, config));
   if (!has_recurrent_layers(config)) limits.max_tentative = 0;
   warn_if_untested(files);
   auto m = std::make_unique<Impl>(Impl{.device = device,
@@ -261,13 +295,14 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
     m->ropes.push_back(std::move(table));
   }
   KVASIR_TRY(m->scratch, make_scratch(device, m->config, limits));
+  m->scratch.kv_type = m->exact_f32 || device.is_exact() ? DType::f32 : DType::bf16;
   return std::unique_ptr<Model>(new Model(std::move(m)));
 }
 
 Result<LogitsView> Model::forward(const StepBatch& batch) {
   KVASIR_TRY_DO(check_batch(batch, impl_->config, impl_->kv_list, impl_->limits));
   if (batch.tokens.empty())
-    return LogitsView{.data = nullptr, .n_rows = 0, .vocab = impl_->config.vocab};
+    return LogitsView{.data = nullptr, .n_rows = 0, .vocab = output_width()};
   return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
                  impl_->scratch)
       .forward(batch);
@@ -287,6 +322,13 @@ const KvList& Model::kv_list() const noexcept { return impl_->kv_list; }
 std::uint32_t Model::vocab_size() const noexcept { return impl_->config.vocab; }
 std::uint32_t Model::max_positions() const noexcept { return impl_->config.max_positions; }
 std::uint32_t Model::max_step_tokens() const noexcept { return impl_->limits.max_step_tokens; }
+OutputKind Model::output() const noexcept {
+  return impl_->config.has_head ? OutputKind::logits : OutputKind::hidden;
+}
+std::uint32_t Model::output_width() const noexcept {
+  return impl_->config.has_head ? impl_->config.vocab : impl_->config.hidden;
+}
+bool Model::takes_whole_rows() const noexcept { return impl_->config.encoder.has_value(); }
 std::uint32_t Model::max_wanted() const noexcept { return impl_->limits.max_wanted; }
 const DecoderConfig& Model::config() const noexcept { return impl_->config; }
 std::string_view Model::rope_choice() const noexcept { return impl_->config.rope_choice; }
@@ -304,14 +346,14 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
   const DecoderConfig& config = impl_->config;
   const DecoderWeights& weights = impl_->weights;
   StepCost cost;
-  cost.linear_flops = 2 * std::uint64_t{config.hidden} * config.vocab;
+  if (config.has_head) cost.linear_flops = 2 * std::uint64_t{config.hidden} * config.vocab;
   cost.weight_bytes = impl_->weight_bytes;
   // Of an embedding table that is not the head as well, only the tokens' rows are read.
   const auto leave_unread = [&](const ops::PackedMatrix& table) {
     const std::uint64_t bytes = table.size_bytes();
     cost.weight_bytes -= bytes - std::min<std::uint64_t>(bytes, bytes / config.vocab * n_tokens);
   };
-  if (weights.own_head) leave_unread(*weights.embedding);
+  if (weights.own_head || !config.has_head) leave_unread(*weights.embedding);
   if (weights.per_layer_inputs) {
     leave_unread(*weights.per_layer_inputs->table);
     cost.linear_flops += 2 * 3 * std::uint64_t{config.per_layer_inputs_width()} * config.hidden *
@@ -320,7 +362,7 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerSpec& layer = config.layers[i];
     cost.linear_flops += 2 * products_per_token(layer, config.hidden) * n_tokens;
-    add_attention(layer, n_tokens, context, kv_type, cost);
+    add_attention(layer, config.encoder.has_value(), n_tokens, context, kv_type, cost);
     if (layer.is_recurrent()) {
       cost.attention_flops += 2 * recurrence_per_token(layer) * n_tokens;
       cost.kv_bytes += 2 * state_bytes(impl_->kv_list[impl_->kv_entries[i]].recurrent, kv_type);
@@ -335,9 +377,10 @@ std::uint64_t scratch_bytes(const DecoderConfig& config,
                             std::uint32_t max_step_tokens,
                             std::uint32_t max_wanted,
                             std::uint32_t max_tentative_tokens) {
-  return scratch_size_bytes(config, {.max_step_tokens = max_step_tokens,
-                                     .max_wanted = max_wanted ? max_wanted : max_step_tokens,
-                                     .max_tentative = max_tentative_tokens});
+  return scratch_size_bytes(
+      config, {.max_step_tokens = max_step_tokens,
+               .max_wanted = max_wanted && config.has_head ? max_wanted : max_step_tokens,
+               .max_tentative = max_tentative_tokens});
 }
 
 }  // namespace kvasir::model

@@ -18,9 +18,10 @@
 namespace kvasir::model {
 
 struct LoadOptions {
-  std::uint32_t max_context = 0;         // positions to serve; 0: the model's own
-  std::uint32_t max_step_tokens = 2048;  // tokens of one forward
-  std::uint32_t max_wanted = 0;          // rows of logits of one forward; 0: max_step_tokens
+  std::uint32_t max_context = 0;  // positions to serve; 0: the model's own
+  // Tokens of one forward; an encoder takes its longest input at least (SCH-12).
+  std::uint32_t max_step_tokens = 2048;
+  std::uint32_t max_wanted = 0;  // rows of logits of one forward; 0: max_step_tokens
   // Tokens that tentative rows of one forward may have together, whose inputs recurrent layers
   // keep for a replay.
   std::uint32_t max_tentative_tokens = 0;
@@ -57,9 +58,12 @@ class Model final : public Executor {
   std::uint32_t vocab_size() const noexcept override;
   std::uint32_t max_positions() const noexcept override;
   std::uint32_t max_step_tokens() const noexcept override;
+  OutputKind output() const noexcept override;
+  std::uint32_t output_width() const noexcept override;
+  bool takes_whole_rows() const noexcept override;
   std::uint32_t max_wanted() const noexcept;
-  // Refuses (and changes nothing) a batch beyond the limits above or a KV that is not of this
-  // model's shape.
+  // Refuses (and changes nothing) a batch beyond the limits above, a KV that is not of this model's
+  // shape, or rows that an encoder cannot tell apart by their positions 0, 1, 2 …
   Result<LogitsView> forward(const StepBatch& batch) override;
   void replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept override;
   std::uint32_t max_tentative_tokens() const noexcept override;

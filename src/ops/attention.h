@@ -1,9 +1,9 @@
 // kv_append: writes this step's keys and values into the rows' blocks, rounded to the view's type,
 // or encoded for rows in encoded form. kv_convert: turns positions of a row from exact to encoded.
 // attention: causal (bottom-right at any offset, KV-30/31) attention of this step's queries over
-// their rows' KV, appended positions included. Keys go in tiles of 64 aligned to absolute position,
-// merged ascending with an online softmax: a query's bits depend on its row alone, never on block
-// size, chunk, batch or threads.
+// their rows' KV, appended positions included; an encoder's looks both ways. Keys go in tiles of 64
+// aligned to absolute position, merged ascending with an online softmax: a query's bits depend on
+// its row alone, never on block size, chunk, batch or threads.
 #pragma once
 
 #include "tensor/kv_view.h"
@@ -25,7 +25,10 @@ struct AttentionArgs {
   float scale = 1.0f;            // on q·k
   float softcap = 0.0f;          // > 0: s = cap · tanh(s / cap)
   const float* sinks = nullptr;  // [n_heads]: one more logit in the denominator, or null
-  MatView out;                   // [n_tokens, n_heads · head_dim]
+  // Every key of the row is visible to each of its queries, of a window those with |q - j| < window
+  // (MOD-38). Rows are whole in the step and in exact form.
+  bool both_ways = false;
+  MatView out;  // [n_tokens, n_heads · head_dim]
 };
 
 // Encodes positions [begin, end) of one row, exact at `from`, into the encoded blocks `to`: what an

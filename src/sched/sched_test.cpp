@@ -161,6 +161,24 @@ TEST(StepPlanner, ACohortOfShortPromptsSharesAStep) {
   EXPECT_EQ(sizes(plan), std::vector<std::uint64_t>(8, 50));
 }
 
+TEST(StepPlanner, FeedsAWholePromptInOneStepEvenPastTheBudget_SCH_12) {
+  const auto whole = [](std::uint64_t id, std::uint64_t length) {
+    PlanRow row = preparing(id, length);
+    row.is_whole = true;
+    row.prefill_chunk = 64;
+    return row;
+  };
+  StepPlan plan;
+  planner(8, 512, 128).plan(std::vector{whole(1, 1000), whole(2, 10)}, plan);
+  EXPECT_THAT(sizes(plan), ElementsAre(1000));
+  EXPECT_EQ(plan.rows[0].wanted, WantedLogits::last);
+  planner(8, 512, 128).plan(std::vector{whole(1, 300), whole(2, 213), whole(3, 212)}, plan);
+  EXPECT_THAT(sizes(plan), ElementsAre(300, 212));
+  EXPECT_EQ(plan.rows[1].request, RequestId{3});
+  planner(8, 512, 128).plan(std::vector{active(9), whole(1, 300)}, plan);
+  EXPECT_THAT(sizes(plan), ElementsAre(1, 300)) << "past P";
+}
+
 TEST(StepPlanner, GivesDraftsRoundRobinAndKeepsTheReserve_SCH_10) {
   StepPlan plan;
   planner(2, 136, 128).plan(std::vector{active(1, 100), active(2, 2)}, plan);

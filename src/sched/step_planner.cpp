@@ -10,6 +10,7 @@ namespace {
 
 // Its next span if the step had `budget` tokens left. Submission has checked the row's numbers.
 TokenSpan span_of(const PlanRow& row, std::uint64_t position, std::uint64_t budget) {
+  if (row.is_whole) return {position, row.length};
   const Result<TokenSpan> span = next_prefill_span({.length = row.length,
                                                     .position = position,
                                                     .chunk = row.prefill_chunk,
@@ -103,10 +104,11 @@ void StepPlanner::plan_prefill(std::span<const PlanRow> rows,
       span_of(oldest, oldest.position, oldest_share(budget, preparing_.size() == 1)).size();
   const std::size_t oldest_at = plan.rows.size();
   plan.rows.push_back({});  // filled below, when it is known what the others leave
-  std::uint64_t left = budget - first;
+  std::uint64_t left = budget - std::min(first, budget);
   for (std::size_t i = 1; i < preparing_.size() && left > 0; ++i) {
     const PlanRow& row = rows[preparing_[i]];
     const TokenSpan span = span_of(row, row.position, left);
+    if (span.size() > left) continue;  // whole: its turn comes when it is the oldest, at the latest
     plan.rows.push_back(prefill_row(row, span));
     left -= span.size();
   }

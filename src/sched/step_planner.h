@@ -33,6 +33,7 @@ struct PlanRow {
   RowPhase phase = RowPhase::preparing;
   bool is_paused = false;            // SCH-43
   bool wants_prompt_logits = false;  // EXE-36
+  bool is_whole = false;             // its prompt is one span, whatever its size (SCH-12)
   std::uint64_t position = 0;        // tokens in its state
   std::uint64_t length = 0;          // of the prompt
   std::uint32_t prefill_chunk = 0;

@@ -40,6 +40,9 @@ constexpr Route work(std::string_view method,
 constexpr Route generation(std::string_view path, PlanFn run, ErrorShape shape) {
   return {"POST", path, run, shape, Where::worker, true};
 }
+constexpr Route later(std::string_view path, AsyncFn run, ErrorShape shape) {
+  return {"POST", path, run, shape, Where::worker, true};
+}
 
 constexpr std::array kRoutes{
     generation("/v1/chat/completions", plan_chat_completion, ErrorShape::openai),
@@ -53,10 +56,12 @@ constexpr std::array kRoutes{
     quick("DELETE", "/v1/responses/*", delete_response),
     generation("/api/chat", plan_ollama_chat, ErrorShape::ollama),
     generation("/api/generate", plan_ollama_generate, ErrorShape::ollama),
+    later("/api/embed", ollama_embed, ErrorShape::ollama),
+    later("/api/embeddings", ollama_embeddings, ErrorShape::ollama),
     work("GET", "/api/tags", ollama_tags, ErrorShape::ollama),
     work("POST", "/api/show", ollama_show, ErrorShape::ollama),
     always("GET", "/api/version", ollama_version),
-    work("POST", "/v1/embeddings", embeddings),
+    later("/v1/embeddings", embeddings, ErrorShape::openai),
     quick("GET", "/v1/models", list_models),
     quick("GET", "/v1/models/*", get_model),
     work("POST", "/tokenize", tokenize),

@@ -16,6 +16,7 @@ using AddVerb = void (*)(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
+void add_embed(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_get(CLI::App& app, Action& action);
@@ -26,8 +27,8 @@ void add_fit(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 
-inline constexpr std::array<AddVerb, 12> kVerbs{add_serve,    add_chat, add_generate, add_get,
-                                                add_scan,     add_ls,   add_gc,       add_inspect,
-                                                add_tokenize, add_fit,  add_bench,    add_verify};
+inline constexpr std::array<AddVerb, 13> kVerbs{
+    add_serve, add_chat,    add_generate, add_embed, add_get,   add_scan,  add_ls,
+    add_gc,    add_inspect, add_tokenize, add_fit,   add_bench, add_verify};
 
 }  // namespace kvasir::app

@@ -130,7 +130,8 @@ void list_items(const ops::AttentionArgs& a,
                          .n_queries = end - begin,
                          .token = row.first_token + begin,
                          .kv_head = h,
-                         .is_encoded = row.is_encoded});
+                         .is_encoded = row.is_encoded,
+                         .n_keys = a.both_ways ? row.length + row.n_new : 0});
       }
       end = begin;
     }

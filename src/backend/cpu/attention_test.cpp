@@ -28,6 +28,11 @@ const Named kCases[] = {
     {"narrow_heads", {.n_heads = 8, .n_kv_heads = 1, .head_dim = 8}},
     {"half_vectors", {.n_heads = 3, .n_kv_heads = 3, .head_dim = 24, .type = DType::f32}},
     {"three_rows", {.lengths = {70, 3, 129}}},
+    {"both_ways", {.lengths = {70, 3, 129}, .both_ways = true}},
+    {"both_ways_f32", {.type = DType::f32, .lengths = {64, 200}, .both_ways = true}},
+    {"both_ways_window", {.window = 9, .lengths = {37, 200, 1}, .both_ways = true}},
+    {"both_ways_window_beyond_tiles", {.window = 100, .lengths = {300, 65}, .both_ways = true}},
+    {"both_ways_window_as_wide", {.window = 150, .lengths = {150, 149}, .both_ways = true}},
 };
 
 class Attention : public ::testing::TestWithParam<Named> {
@@ -72,6 +77,7 @@ TEST_P(Attention, BitsDoNotDependOnBlocksOrChunks) {
   const auto expected = attend_all(*cpu, GetParam().c, in_);
   for (const std::uint32_t block : {8u, 64u, 256u}) {
     for (const std::uint32_t chunk : {0u, 1u, 7u, 64u, 100u}) {
+      if (GetParam().c.both_ways && chunk != 0) continue;  // rows are whole
       AttentionCase c = GetParam().c;
       c.block_tokens = block;
       c.chunk = chunk;
@@ -94,6 +100,31 @@ TEST_P(Attention, IsTheSameOnEveryInstructionSet) {
 
   EXPECT_TRUE(
       same_bits(attend_all(*fast, GetParam().c, in_), attend_all(*plain, GetParam().c, in_)));
+}
+
+// A window of w is a mask: with values that are one-hot in their position's column, what a query
+// gives keys out of its reach is zero.
+TEST(AttentionBothWays, AWindowReachesAsFarToEitherSide_MOD38) {
+  const AttentionCase c{.n_heads = 1,
+                        .n_kv_heads = 1,
+                        .head_dim = 128,
+                        .window = 9,
+                        .type = DType::f32,
+                        .lengths = {128},
+                        .both_ways = true};
+  std::mt19937 rng(3);
+  Activations in = draw(c, rng);
+  std::fill(in.v.begin(), in.v.end(), 0.0f);
+  for (std::size_t i = 0; i < 128; ++i) in.v[i * 128 + i] = 1.0f;
+
+  for (const auto& device : {make(), make_mirror(), make_oracle()}) {
+    const auto weights = attend_all(*device, c, in);
+    for (int q = 0; q < 128; ++q) {
+      for (int k = 0; k < 128; ++k)
+        EXPECT_EQ(weights[static_cast<std::size_t>(q * 128 + k)] != 0.0f, std::abs(q - k) <= 8)
+            << device->name() << " " << q << " " << k;
+    }
+  }
 }
 
 TEST(AttentionRows, DoNotTouchEachOther) {

@@ -66,21 +66,23 @@ void attend(const ops::AttentionArgs& a,
     a.out.row(token)[head * dim + d] = static_cast<float>(out[d] / sum);
 }
 
-VisibleKeys visible(const KvLayerView& kv, const KvRowView& row, std::uint32_t i) noexcept {
-  const std::uint32_t end = row.length + i + 1;
-  return {&row, kv.window != 0 && end > kv.window ? end - kv.window : 0, end};
+VisibleKeys visible(const ops::AttentionArgs& a, const KvRowView& row, std::uint32_t i) noexcept {
+  const std::uint32_t window = a.kv.window, n = row.length + row.n_new, next = row.length + i + 1;
+  const std::uint32_t begin = window != 0 && next > window ? next - window : 0;
+  if (!a.both_ways) return {&row, begin, next};
+  return {&row, begin, window != 0 && window - 1 < n - next ? next + window - 1 : n};
 }
 
 void oracle_row(const ops::AttentionArgs& a, const KvRowView& row) {
   const std::uint32_t queries_per_kv = a.n_heads / a.kv.n_kv_heads;
   for (std::uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) {
-    VisibleKeys all = visible(a.kv, row, 0);
+    VisibleKeys all = visible(a, row, 0);
     all.end = row.length + row.n_new;
     const auto k = decode_rows(a, KvSide::keys, all, kv_head),
                v = decode_rows(a, KvSide::values, all, kv_head);
     for (std::uint32_t i = 0; i < row.n_new; ++i) {
       for (std::uint32_t h = kv_head * queries_per_kv; h < (kv_head + 1) * queries_per_kv; ++h) {
-        attend(a, visible(a.kv, row, i), all.begin, k, v, row.first_token + i, h);
+        attend(a, visible(a, row, i), all.begin, k, v, row.first_token + i, h);
       }
     }
   }
@@ -89,12 +91,12 @@ void oracle_row(const ops::AttentionArgs& a, const KvRowView& row) {
 void mirror_row(const ops::AttentionArgs& a, const KvRowView& row) {
   const std::uint32_t queries_per_kv = a.n_heads / a.kv.n_kv_heads;
   for (std::uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) {
-    const std::uint32_t begin = visible(a.kv, row, 0).begin, end = row.length + row.n_new;
+    const std::uint32_t begin = visible(a, row, 0).begin, end = row.length + row.n_new;
     const UnpackedRows k(a.kv, row, KvSide::keys, kv_head, begin, end),
         v(a.kv, row, KvSide::values, kv_head, begin, end);
     for (std::uint32_t i = 0; i < row.n_new; ++i) {
       for (std::uint32_t h = kv_head * queries_per_kv; h < (kv_head + 1) * queries_per_kv; ++h)
-        mirror_attend(a, visible(a.kv, row, i), k, v, row.first_token + i, h);
+        mirror_attend(a, visible(a, row, i), k, v, row.first_token + i, h);
     }
   }
 }

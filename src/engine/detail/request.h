@@ -114,6 +114,7 @@ struct RowWork {
   DraftAcceptance walk;
   std::vector<Logprobs> logprobs;  // [emitted] when captured
   std::vector<Logprobs> prompt_logprobs;
+  HiddenRows hidden;  // of an embedding request
   std::uint32_t n_delivered = 0;
   std::uint32_t keep = 0;  // tokens of the span that stay
 };

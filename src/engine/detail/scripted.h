@@ -54,6 +54,16 @@ inline constexpr KvLayerSpec kStateLayer{
     .recurrent = {
         .conv_kernel = 2, .n_channels = 2, .n_value_heads = 1, .value_dim = 1, .key_dim = 2}};
 
+// A hidden row of an encoder: of all the row's tokens and its own place.
+inline constexpr std::uint32_t kHidden = 4;
+inline std::vector<float> encoder_row(std::span<const TokenId> row, std::size_t position) {
+  std::uint64_t all = 1;
+  for (const TokenId token : row) all = mix(all, token);
+  std::vector<float> out = logits_of(all, position);
+  out.resize(kHidden);
+  return out;
+}
+
 struct FakeExecutor final : Executor {
   KvList list{{1, 8, 0}, {1, 8, kWindow}, {1, 8, 0}};
   std::uint32_t max_tentative = 4096;
@@ -65,7 +75,16 @@ struct FakeExecutor final : Executor {
   std::vector<std::size_t> step_sizes;
   std::vector<std::size_t> wanted_sizes;
   std::vector<float> logits;
+  bool is_trunk = false;    // output rows are the first columns of the logits
+  bool is_encoder = false;  // no KV, whole rows
 
+  OutputKind output() const noexcept override {
+    return is_trunk || is_encoder ? OutputKind::hidden : OutputKind::logits;
+  }
+  std::uint32_t output_width() const noexcept override {
+    return output() == OutputKind::hidden ? kHidden : kVocab;
+  }
+  bool takes_whole_rows() const noexcept override { return is_encoder; }
   const KvList& kv_list() const noexcept override { return list; }
   std::uint32_t vocab_size() const noexcept override { return kVocab; }
   std::uint32_t max_positions() const noexcept override { return n_positions; }
@@ -93,8 +112,9 @@ struct FakeExecutor final : Executor {
       for (const RecurrentRowView& row : layer.rows) step_state(row, batch, row.n_new);
     if (n_calls++ == fails_at) return Error{Errc::device, "kernel failed"};
     logits.clear();
-    for (const std::uint32_t index : batch.wanted) append_logits(batch, index);
-    return LogitsView{logits.data(), batch.wanted.size(), kVocab};
+    for (const std::uint32_t index : batch.wanted)
+      is_encoder ? append_encoded(batch, index) : append_logits(batch, index);
+    return LogitsView{logits.data(), batch.wanted.size(), output_width()};
   }
 
  private:
@@ -157,6 +177,16 @@ struct FakeExecutor final : Executor {
       hash = mix(hash, read(layer, layer.rows[row], p));
     return hash;
   }
+  void append_encoded(const StepBatch& batch, std::uint32_t index) {
+    const std::uint32_t begin = index - batch.positions[index];
+    std::uint32_t end = index + 1;
+    while (end < batch.tokens.size() && batch.positions[end] != 0) ++end;
+    std::vector<float> values =
+        encoder_row(batch.tokens.subspan(begin, end - begin), index - begin);
+    if (nan_token && batch.tokens[begin] == *nan_token)
+      values[0] = std::numeric_limits<float>::quiet_NaN();
+    logits.insert(logits.end(), values.begin(), values.end());
+  }
   void append_logits(const StepBatch& batch, std::uint32_t index) {
     const KvLayerView& full = batch.kv.attention[0];
     std::size_t row = 0;
@@ -173,7 +203,8 @@ struct FakeExecutor final : Executor {
     std::vector<float> values =
         logits_of(fold(full, row, position), fold(batch.kv.attention[1], row, position));
     if (nan_token && read(full, full.rows[row], 0) == *nan_token)
-      values[7] = std::numeric_limits<float>::quiet_NaN();
+      values[is_trunk ? 0 : 7] = std::numeric_limits<float>::quiet_NaN();
+    if (is_trunk) values.resize(kHidden);
     logits.insert(logits.end(), values.begin(), values.end());
   }
 };
@@ -194,6 +225,8 @@ struct Record {
   std::vector<TokenId> tokens;
   std::vector<Logprobs> logprobs;
   std::vector<Logprobs> prompt_logprobs;
+  std::vector<float> hidden;
+  bool refuses_hidden = false;
   std::vector<Outcome> outcomes;
   std::optional<std::size_t> stops_at;  // token index answered with stop
   std::optional<std::size_t> fails_at;
@@ -226,6 +259,12 @@ class RecordingSink final : public Sink {
   }
   Status commit_prompt(std::span<const Logprobs> logprobs) override {
     record_.prompt_logprobs.insert(record_.prompt_logprobs.end(), logprobs.begin(), logprobs.end());
+    return {};
+  }
+  Status commit_hidden(const HiddenRows& rows) override {
+    KVASIR_CHECK(rows.width == kHidden && !record_.is_over());
+    if (record_.refuses_hidden) return io_error("broken pipe");
+    record_.hidden.insert(record_.hidden.end(), rows.values.begin(), rows.values.end());
     return {};
   }
   bool is_paused() const noexcept override { return record_.is_paused; }
@@ -278,8 +317,11 @@ struct Rig {
                std::uint32_t block_tokens = 8,
                const Clock* other_clock = nullptr,
                kv::KvScheme scheme = {},
-               bool has_state = false) {
+               bool has_state = false,
+               bool is_encoder = false) {
     if (has_state) executor.list.insert(executor.list.end(), 2, kStateLayer);
+    executor.is_encoder = is_encoder;
+    if (is_encoder) executor.list.clear();
     options.eos_ids = {kEos};
     options.cache_namespace = "test";
     scheme.type = DType::f32;
@@ -291,7 +333,7 @@ struct Rig {
     store_options.budget_bytes = std::size_t{1} << 20;
     store_options.split_tokens = 128;
     const auto probe = *kv::KvStore::make(device, executor.list, store_options);
-    store_options.budget_bytes = n_blocks * probe->block_bytes(0);
+    if (!is_encoder) store_options.budget_bytes = n_blocks * probe->block_bytes(0);
     auto store = *kv::KvStore::make(device, executor.list, store_options);
     std::unique_ptr<cache::PrefixCache> cache;
     if (has_cache)

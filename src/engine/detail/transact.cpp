@@ -1,6 +1,7 @@
 // The step as a transaction: reserve → checkpoint → run → sample → deliver → commit. Every early
 // return rolls back.
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/check.h"
@@ -106,6 +107,7 @@ void Engine::open_work() {
     work.span.reset();
     work.logprobs.clear();
     work.prompt_logprobs.clear();
+    work.hidden = {};
     work.walk.begin({}, 0, {});
     work.n_delivered = work.keep = 0;
     return work;
@@ -151,10 +153,12 @@ Result<LogitsView> Engine::run(const kv::KvStep& step) {
     }
     const PlannedRow& row = plan_.rows[*work.span];
     const bool wants_all = row.wanted == WantedLogits::all;
+    const bool wants_last =
+        work.samples || (work.request->options.hidden && row.wanted == WantedLogits::last);
     work.first_logit = wanted_.size();
     for (std::uint64_t position = row.begin; position < row.end; ++position) {
       const bool is_last = position + 1 == row.end;
-      if (wants_all || (work.samples && is_last))
+      if (wants_all || (wants_last && is_last))
         wanted_.push_back(static_cast<std::uint32_t>(tokens_.size()));
       tokens_.push_back(work.request->token_at(position));
       positions_.push_back(static_cast<std::uint32_t>(position));
@@ -164,7 +168,7 @@ Result<LogitsView> Engine::run(const kv::KvStep& step) {
   KVASIR_TRY(const LogitsView logits, parts_.executor.forward(batch_of(step)));
   const bool is_whole =
       wanted_.empty() || (logits.data != nullptr && logits.n_rows == wanted_.size() &&
-                          logits.vocab == parts_.executor.vocab_size());
+                          logits.vocab == parts_.executor.output_width());
   if (!is_whole) return Error{Errc::device, "the executor returned other logits than were wanted"};
   return logits;
 }
@@ -183,8 +187,20 @@ Status Engine::sample(const LogitsView& logits) {
   return {};
 }
 
+Status Engine::take_hidden(RowWork& work, const LogitsView& outputs) {
+  if (work.n_logits == 0) return {};
+  work.hidden = {.first = work.end - work.n_logits,
+                 .width = outputs.vocab,
+                 .values = {outputs.row(work.first_logit).data(), work.n_logits * outputs.vocab}};
+  const bool is_finite = std::all_of(work.hidden.values.begin(), work.hidden.values.end(),
+                                     [](float x) { return std::isfinite(x); });
+  if (!is_finite) return invalid(std::string(sampling::kNumericError));  // EXE-25
+  return {};
+}
+
 Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
   Request& request = *work.request;
+  if (request.options.hidden) return take_hidden(work, logits);
   if (request.options.prompt_logprobs && work.span && work.kind == SpanKind::prefill) {
     for (std::size_t i = 0; i < work.n_logits; ++i) {
       const std::uint64_t target = work.begin + i + 1;
@@ -267,6 +283,10 @@ void Engine::deliver_row(RowWork& work) {
   Request& request = *work.request;
   if (request.end) return;  // failed while sampling, or only completing
   if (!work.prompt_logprobs.empty()) deliver_prompt(work);
+  if (!work.hidden.values.empty()) {
+    if (const Status taken = request.sink->commit_hidden(work.hidden); !taken)
+      request.end_with(Failed{"sink_failed", taken.error().what, {}});
+  }
   if (request.end) return;
   const std::uint64_t n_prompt = request.prompt().size();
   if (work.kind == SpanKind::prefill && work.end == n_prompt)

@@ -79,6 +79,22 @@ constexpr std::array kQwen3NextNames{
     NamePair{"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
 constexpr std::array kGemmaNames{NamePair{"ffn_norm", "pre_feedforward_layernorm"}};
+constexpr std::array kBertNames{
+    NamePair{"attn_q", "attention.self.query"},
+    NamePair{"attn_k", "attention.self.key"},
+    NamePair{"attn_v", "attention.self.value"},
+    NamePair{"attn_output", "attention.output.dense"},
+    NamePair{"attn_output_norm", "attention.output.LayerNorm"},
+    NamePair{"ffn_up", "intermediate.dense"},
+    NamePair{"ffn_down", "output.dense"},
+    NamePair{"layer_output_norm", "output.LayerNorm"},
+};
+constexpr std::array kBertRootNames{
+    NamePair{"token_embd", "embeddings.word_embeddings"},
+    NamePair{"position_embd", "embeddings.position_embeddings"},
+    NamePair{"token_types", "embeddings.token_type_embeddings"},
+    NamePair{"token_embd_norm", "embeddings.LayerNorm"},
+};
 
 // Later files hold the two halves of kv_b_proj absorbed, as stacks of heads.
 constexpr std::array kDeepseekNames{
@@ -113,6 +129,7 @@ const std::array kArchs{
     GgufArch{"gemma", "gemma", "GemmaForCausalLM", false, {}},
     GgufArch{"gemma2", "gemma2", "Gemma2ForCausalLM", false, kGemmaNames},
     GgufArch{"gemma3", "gemma3_text", "Gemma3ForCausalLM", false, kGemmaNames},
+    GgufArch{"bert", "bert", "BertModel", false, kBertNames, kBertRootNames, "encoder.layer."},
 };
 const GgufArch kMixtral{"llama", "mixtral", "MixtralForCausalLM", true, kMixtralNames};
 
@@ -174,7 +191,8 @@ std::string canonical_gguf_name(const GgufArch& arch,
   const bool has_no_suffix = suffix == ".ssm_a" || suffix == ".ssm_dt";
   if (has_no_suffix) name = stored;
   if (!name.starts_with("blk.")) {
-    const std::string_view root = translate(kRootNames, name);
+    std::string_view root = translate(arch.root_names, name);
+    if (root.empty()) root = translate(kRootNames, name);
     return root.empty() ? std::string(stored) : std::string(root).append(suffix);
   }
   name.remove_prefix(4);
@@ -182,7 +200,7 @@ std::string canonical_gguf_name(const GgufArch& arch,
   const auto layer = read_index(name.substr(0, dot));
   if (dot == std::string_view::npos || !layer) return std::string(stored);
   if (*layer >= n_layers) return "mtp." + std::string(stored);
-  const std::string prefix = "model.layers." + std::to_string(*layer) + ".";
+  const std::string prefix = std::string(arch.layer_root) + std::to_string(*layer) + ".";
   if (name.substr(dot + 1) == "exp_probs_b") return prefix + "mlp.gate.e_score_correction_bias";
   if (name.substr(dot + 1) == "attn_sinks") return prefix + "self_attn.sinks";
   if (name.substr(dot + 1) == "ssm_dt") return prefix + "linear_attn.dt_bias";

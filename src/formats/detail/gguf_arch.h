@@ -24,6 +24,9 @@ struct GgufArch {
   // neighbouring pairs: either way the stored rows want interleaved pairs.
   bool rope_interleaved = false;
   std::span<const NamePair> names;  // looked up before the common ones
+  // Where a model has its own names outside of layers, and another name for those.
+  std::span<const NamePair> root_names = {};
+  std::string_view layer_root = "model.layers.";
 };
 
 // By general.architecture; "llama" with experts is mixtral. An unknown one gets its own name as

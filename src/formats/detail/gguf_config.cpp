@@ -296,6 +296,11 @@ class ConfigMaker {
       set("hidden_act", "gelu_pytorch_tanh");
       set_number("norm_epsilon", "attention.layer_norm_epsilon");
       set("use_bias", tensor("blk.0.attn_q.bias") != nullptr);
+    } else if (arch_.model_type == "bert") {
+      set("hidden_act", "gelu");
+      set_number("layer_norm_eps", "attention.layer_norm_epsilon");
+      if (const GgufTensor* types = tensor("token_types.weight"))
+        set("type_vocab_size", types->shape.size() > 1 ? types->shape.front() : 1);
     } else if (arch_.model_type == "cohere2") {
       set_windows(4);
       set_number("layer_norm_eps", "attention.layer_norm_epsilon");

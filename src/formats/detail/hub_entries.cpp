@@ -36,17 +36,21 @@ std::string_view without(std::string_view name, std::string_view suffix) {
 class Folder {
  public:
   Folder(const TensorList& tensors, const HubQuantization& quantization)
-      : tensors_(tensors), quantization_(quantization) {}
+      : tensors_(tensors), quantization_(quantization) {
+    is_trunk_ = std::any_of(tensors.begin(), tensors.end(), [](const SafeTensor* tensor) {
+      return tensor->name == "embed_tokens.weight";
+    });
+  }
 
   Result<std::vector<StoredTensor>> entries() {
     for (const SafeTensor* tensor : tensors_) {
-      const std::string name = canonical_name(tensor->name);
+      const std::string name = name_of(*tensor);
       if (!by_name_.emplace(name, tensor).second)
         return invalid("tensor name '" + name + "' is duplicated");
     }
     std::vector<StoredTensor> out;
     for (const SafeTensor* tensor : tensors_) {
-      std::string name = canonical_name(tensor->name);
+      std::string name = name_of(*tensor);
       if (is_plane(name)) continue;
       KVASIR_TRY(StoredTensor entry, entry_of(name, *tensor));
       entry.info.name = std::move(name);
@@ -56,13 +60,22 @@ class Folder {
   }
 
  private:
+  static constexpr std::string_view kRoot = "model.";
+
+  // A trunk saved without its model around it lacks the root of all names but the head's.
+  std::string name_of(const SafeTensor& tensor) const {
+    std::string name = canonical_name(tensor.name);
+    return is_trunk_ && !name.starts_with("lm_head.") ? std::string(kRoot) + name : name;
+  }
   const SafeTensor* find(std::string_view module, std::string_view suffix) const {
     if (module.empty()) return nullptr;
     const auto it = by_name_.find(std::string(module).append(suffix));
     return it == by_name_.end() ? nullptr : it->second;
   }
   std::optional<MlxMode> mlx_mode_of(std::string_view module) const {
-    return quantization_.mlx.mode_of(module, find(module, ".scales") != nullptr);
+    const bool has_scales = find(module, ".scales") != nullptr;
+    if (is_trunk_ && module.starts_with(kRoot)) module.remove_prefix(kRoot.size());
+    return quantization_.mlx.mode_of(module, has_scales);
   }
   bool has_columns() const noexcept {
     return quantization_.method == HubMethod::gptq || quantization_.method == HubMethod::awq;
@@ -111,6 +124,7 @@ class Folder {
 
   const TensorList& tensors_;
   const HubQuantization& quantization_;
+  bool is_trunk_ = false;
   std::unordered_map<std::string, const SafeTensor*> by_name_;
 };
 

@@ -30,6 +30,7 @@ text::GgufVocab to_text(formats::GgufVocab v) {
   out.pad = v.padding_id;
   out.sep = v.separator_id;
   out.mask = v.mask_id;
+  out.cls = v.cls_id;
   out.add_bos = v.add_bos;
   out.add_eos = v.add_eos;
   out.add_space_prefix = v.add_space_prefix;

@@ -5,16 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "ops/wrapped_device.h"
 
 namespace kvasir::verify {
 namespace {
 
-class RopePosition final : public ops::WrappedDevice {
+class RopePosition final : public PlantedDevice {
  public:
-  explicit RopePosition(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit RopePosition(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.rope = [](ops::Device& device, const ops::RopeArgs& args) noexcept {
       auto& self = static_cast<RopePosition&>(device);
+      self.took_place_ = true;
       const bool is_query = std::exchange(self.next_is_query_, !self.next_is_query_);
       std::vector<std::uint32_t> positions(args.positions.begin(), args.positions.end());
       if (is_query) {
@@ -30,11 +32,12 @@ class RopePosition final : public ops::WrappedDevice {
   bool next_is_query_ = true;  // graphs rope the queries, then the keys
 };
 
-class SkippedNormWeight final : public ops::WrappedDevice {
+class SkippedNormWeight final : public PlantedDevice {
  public:
-  explicit SkippedNormWeight(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit SkippedNormWeight(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.rms_norm = [](ops::Device& device, const ops::RmsNormArgs& args) noexcept {
       auto& self = static_cast<SkippedNormWeight&>(device);
+      self.took_place_ = true;
       if (!self.skipped_) self.skipped_ = args.weight;
       ops::RmsNormArgs wrong = args;
       if (args.weight == self.skipped_) wrong.weight = nullptr;
@@ -42,6 +45,7 @@ class SkippedNormWeight final : public ops::WrappedDevice {
     };
     table_.layer_norm = [](ops::Device& device, const ops::LayerNormArgs& args) noexcept {
       auto& self = static_cast<SkippedNormWeight&>(device);
+      self.took_place_ = true;
       if (!self.skipped_) self.skipped_ = args.weight;
       const std::vector<float> ones(args.x.n_cols, 1.0f);
       ops::LayerNormArgs wrong = args;
@@ -73,11 +77,13 @@ void append_swapped_halves(ops::Device& inner, const ops::LatentAppendArgs& args
   inner.ops().latent_append(inner, wrong);
 }
 
-class SwappedKvHead final : public ops::WrappedDevice {
+class SwappedKvHead final : public PlantedDevice {
  public:
-  explicit SwappedKvHead(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit SwappedKvHead(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.kv_append = [](ops::Device& device, const ops::KvAppendArgs& args) noexcept {
-      ops::Device& inner_device = static_cast<SwappedKvHead&>(device).inner();
+      auto& self = static_cast<SwappedKvHead&>(device);
+      self.took_place_ = true;
+      ops::Device& inner_device = self.inner();
       if (args.kv.n_kv_heads < 2) {
         ops::KvAppendArgs wrong = args;
         std::swap(wrong.k, wrong.v);
@@ -91,16 +97,20 @@ class SwappedKvHead final : public ops::WrappedDevice {
       inner_device.ops().kv_append(inner_device, wrong);
     };
     table_.latent_append = [](ops::Device& device, const ops::LatentAppendArgs& args) noexcept {
-      append_swapped_halves(static_cast<SwappedKvHead&>(device).inner(), args);
+      auto& self = static_cast<SwappedKvHead&>(device);
+      self.took_place_ = true;
+      append_swapped_halves(self.inner(), args);
     };
   }
 };
 
-class NegatedIndexKey final : public ops::WrappedDevice {
+class NegatedIndexKey final : public PlantedDevice {
  public:
-  explicit NegatedIndexKey(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit NegatedIndexKey(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.latent_append = [](ops::Device& device, const ops::LatentAppendArgs& args) noexcept {
-      ops::Device& inner_device = static_cast<NegatedIndexKey&>(device).inner();
+      auto& self = static_cast<NegatedIndexKey&>(device);
+      self.took_place_ = true;
+      ops::Device& inner_device = self.inner();
       std::vector<float> keys(std::size_t{args.index_key.n_rows} * args.index_key.n_cols);
       for (std::uint32_t r = 0; r < args.index_key.n_rows; ++r) {
         for (std::uint32_t c = 0; c < args.index_key.n_cols; ++c)
@@ -113,11 +123,13 @@ class NegatedIndexKey final : public ops::WrappedDevice {
   }
 };
 
-class RowCount final : public ops::WrappedDevice {
+class RowCount final : public PlantedDevice {
  public:
-  explicit RowCount(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+  explicit RowCount(std::unique_ptr<ops::Device> inner) : PlantedDevice(std::move(inner)) {
     table_.linear = [](ops::Device& device, const ops::LinearArgs& args) noexcept {
-      ops::Device& inner_device = static_cast<RowCount&>(device).inner();
+      auto& self = static_cast<RowCount&>(device);
+      self.took_place_ = true;
+      ops::Device& inner_device = self.inner();
       inner_device.ops().linear(inner_device, args);
       if (args.x.n_rows < 2) return;
       for (std::uint32_t r = 0; r < args.out.n_rows; ++r) {
@@ -146,7 +158,7 @@ std::string_view name_of(Fault fault) noexcept {
   return "";
 }
 
-std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> device) {
+std::unique_ptr<PlantedDevice> plant(Fault fault, std::unique_ptr<ops::Device> device) {
   switch (fault) {
     case Fault::rope_position:
       return std::make_unique<RopePosition>(std::move(device));
@@ -159,7 +171,8 @@ std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> dev
     case Fault::row_count:
       return std::make_unique<RowCount>(std::move(device));
   }
-  return device;
+  KVASIR_CHECK(false) << "a fault without a device";
+  return nullptr;
 }
 
 }  // namespace kvasir::verify

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "ops/device.h"
+#include "ops/wrapped_device.h"
 
 namespace kvasir::verify {
 
@@ -26,6 +26,16 @@ inline constexpr std::array kIndexFaults{
     Fault::negated_index_key};  // of models with a sparse index
 
 std::string_view name_of(Fault fault) noexcept;
-std::unique_ptr<ops::Device> plant(Fault fault, std::unique_ptr<ops::Device> device);
+
+class PlantedDevice : public ops::WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  // Whether it has computed anything wrongly yet: a model without rope cannot rope wrongly.
+  bool took_place() const noexcept { return took_place_; }
+
+ protected:
+  bool took_place_ = false;
+};
+std::unique_ptr<PlantedDevice> plant(Fault fault, std::unique_ptr<ops::Device> device);
 
 }  // namespace kvasir::verify

@@ -21,6 +21,7 @@ inline constexpr std::uint32_t kMaxWidth = 1u << 20;  // hidden, intermediate, n
 inline constexpr std::uint32_t kMaxVocab = 1u << 24;
 inline constexpr std::uint32_t kMaxPositions = 1u << 28;
 inline constexpr std::uint32_t kMaxExperts = 4096;
+inline constexpr std::uint32_t kMaxTokenTypes = 1024;
 
 // Members of one JSON object; a null member counts as absent.
 class ConfigObject {

@@ -7,6 +7,7 @@ namespace kvasir::model {
 
 LogitsView Decoder::forward(const StepBatch& batch) {
   embed(batch.tokens);
+  if (weights_.encoder_input) encode_input(*weights_.encoder_input, batch);
   if (weights_.per_layer_inputs) embed_per_layer(*weights_.per_layer_inputs, batch.tokens);
   note_tentative(batch.kv);
   for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
@@ -25,6 +26,41 @@ void Decoder::embed(std::span<const TokenId> tokens) {
                        .table = weights_.embedding.get(),
                        .scale = config_.embedding_scale,
                        .out = residual_});
+}
+
+// What an encoder adds to its tokens' embeddings. Its rows begin at position 0; their keys and
+// values need a place for one layer at a time.
+void Decoder::encode_input(const EncoderInputWeights& w, const StepBatch& batch) {
+  if (!w.token_type.empty()) {
+    ops_.add_scaled(
+        device_,
+        {.x = residual_, .y = {w.token_type.data(), n_tokens_, config_.hidden, 0}, .alpha = 1.0f});
+  }
+  if (w.positions) {
+    ops_.embed(device_, {.tokens = batch.positions, .table = w.positions.get(), .out = branch_});
+    ops_.add_scaled(device_, {.x = residual_, .y = branch_, .alpha = 1.0f});
+  }
+  if (!w.norm.empty()) norm(w.norm, residual_, residual_);
+  scratch_.rows.clear();
+  for (std::uint32_t i = 0; i < n_tokens_; ++i) {
+    if (batch.positions[i] == 0)
+      scratch_.rows.push_back({.blocks = &scratch_.blocks[i], .first_token = i});
+    ++scratch_.rows.back().n_new;
+  }
+}
+
+// The step's rows in blocks of one token: token i of the step is block i.
+KvLayerView Decoder::whole_rows(const AttentionSpec& a) const {
+  return {.k = reinterpret_cast<std::byte*>(scratch_.keys.data()),
+          .v = reinterpret_cast<std::byte*>(scratch_.values.data()),
+          .type = scratch_.kv_type,
+          .n_kv_heads = a.n_kv_heads,
+          .head_dim = a.head_dim,
+          .block_tokens = 1,
+          .window = a.window,
+          .rows = scratch_.rows,
+          .k_encoded = {},
+          .v_encoded = {}};
 }
 
 // Of a token: its row of a table, plus its embedding projected and normed, for all layers at once.
@@ -56,7 +92,7 @@ void Decoder::mixer_block(std::size_t layer, const StepBatch& batch) {
 void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
   const AttentionSpec& a = config_.layers[layer].attention;
   const LayerWeights& w = weights_.layers[layer];
-  const KvLayerView& kv = batch.kv.attention[kv_entries_[layer]];
+  const KvLayerView kv = config_.encoder ? whole_rows(a) : batch.kv.attention[kv_entries_[layer]];
 
   const MatView qkv = first_rows(scratch_.qkv, a.qkv_width());
   side_by_side(w.attention.qkv, normed_or_residual(w.attention_in), qkv);
@@ -75,6 +111,7 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
                            .scale = a.scale,
                            .softcap = a.softcap,
                            .sinks = a.sinks ? w.attention.sinks.data() : nullptr,
+                           .both_ways = config_.encoder.has_value(),
                            .out = attended});
   if (a.output_gate) {
     const MatView gate = qkv.columns(a.q_width(), a.q_width());
@@ -121,14 +158,16 @@ void Decoder::per_layer_block(std::size_t layer) {
   if (config_.layer_scalar) ops_.scale(device_, {.x = residual_, .alpha = w.scalar});
 }
 
-// Only the wanted rows pass the final norm and the head.
+// Only the wanted rows pass the final norm and the head; an embedding model ends with the norm.
 LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
   const auto n_wanted = static_cast<std::uint32_t>(wanted.size());
-  if (n_wanted == 0) return {.data = nullptr, .n_rows = 0, .vocab = config_.vocab};
+  const std::uint32_t width = config_.has_head ? config_.vocab : config_.hidden;
+  if (n_wanted == 0) return {.data = nullptr, .n_rows = 0, .vocab = width};
   const MatView rows = scratch_.wanted.rows(0, n_wanted);
   const MatView logits = scratch_.logits.rows(0, n_wanted);
   ops_.gather_rows(device_, {.x = residual_, .rows = wanted, .out = rows});
-  norm(weights_.norm, rows, rows);
+  if (!weights_.norm.empty()) norm(weights_.norm, rows, rows);
+  if (!config_.has_head) return {.data = rows.data, .n_rows = n_wanted, .vocab = width};
   ops_.linear(device_, {.x = rows, .weight = &weights_.head(), .bias = nullptr, .out = logits});
   if (config_.logit_scale != 1.0f || config_.logit_softcap > 0.0f) {
     ops_.scale(device_,
@@ -282,10 +321,13 @@ ConstMatView Decoder::normed_or_residual(const Norm& w) {
   return normed;
 }
 
-// residual += scale · branch, normed first where the family norms after its blocks.
+// residual += scale · branch, normed first where the family norms after its blocks, or normed with
+// it where an encoder norms the sum.
 void Decoder::add_branch(const Norm& after) {
-  if (!after.empty()) norm(after, branch_, branch_);
+  const bool norms_sum = config_.encoder && config_.encoder->norms_residual;
+  if (!after.empty() && !norms_sum) norm(after, branch_, branch_);
   ops_.add_scaled(device_, {.x = residual_, .y = branch_, .alpha = config_.residual_scale});
+  if (!after.empty() && norms_sum) norm(after, residual_, residual_);
 }
 
 float Decoder::inverse_root_of_hidden() const noexcept {

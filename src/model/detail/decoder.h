@@ -1,4 +1,4 @@
-// Decoder: the forward pass of every decoder family: embed, layers, final norm, head. What differs
+// Decoder: the forward pass of every family: embed, layers, final norm, head. What differs
 // between families is in the DecoderConfig. Nothing here fails or allocates: the batch was checked,
 // the scratch is large enough.
 #pragma once
@@ -38,6 +38,8 @@ class Decoder {
 
  private:
   void embed(std::span<const TokenId> tokens);
+  void encode_input(const EncoderInputWeights& w, const StepBatch& batch);
+  KvLayerView whole_rows(const AttentionSpec& a) const;
   void embed_per_layer(const PerLayerInputWeights& w, std::span<const TokenId> tokens);
   void mixer_block(std::size_t layer, const StepBatch& batch);
   void attention_block(std::size_t layer, const StepBatch& batch);

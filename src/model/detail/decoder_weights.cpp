@@ -36,7 +36,7 @@ class WeightLoader {
       out.layers.push_back(std::move(layer));
     }
     KVASIR_TRY(out.norm, source_.norm("model.", config_.names.final_norm));
-    if (!config_.tied_head) {
+    if (config_.has_head && !config_.tied_head) {
       KVASIR_TRY(out.own_head, table("lm_head.weight"));
     }
     return out;
@@ -149,7 +149,8 @@ class WeightLoader {
   Status refuse_left_over() const {
     for (const std::string& name : source_.files().unused()) {
       if (name.starts_with("rope_f")) continue;  // GGUF: already in the configuration
-      if (name == "lm_head.weight" && config_.tied_head) continue;  // a copy of the embedding
+      // A copy of the embedding, or of no use.
+      if (name == "lm_head.weight" && (config_.tied_head || !config_.has_head)) continue;
       if (is_draft_layer(name) || is_key_or_value_of_borrower(name)) continue;
       return invalid(source_.files().path().string() + ": tensor '" + name +
                      "' is not part of this model");
@@ -230,6 +231,10 @@ std::uint64_t size_bytes(const PerLayerWeights& p) {
 std::uint64_t size_bytes(const PerLayerInputWeights& p) {
   return p.table->size_bytes() + size_bytes(p.projection) + size_bytes(p.norm);
 }
+std::uint64_t size_bytes(const EncoderInputWeights& e) {
+  return (e.positions ? e.positions->size_bytes() : 0) + size_bytes(e.token_type) +
+         size_bytes(e.norm);
+}
 std::uint64_t size_bytes(const LayerWeights& l) {
   std::uint64_t out = size_bytes(l.attention);
   for (const Norm* norm : {&l.attention_in, &l.attention_out, &l.mlp_in, &l.mlp_out,
@@ -252,19 +257,23 @@ Result<DecoderWeights> load_weights(const formats::ModelFiles& files,
                                     bool exact_f32,
                                     const ProgressSink& progress) {
   WeightSource source(files, config, device, exact_f32, progress);
+  if (config.encoder) return load_encoder(source);
   return WeightLoader(source).load();
 }
 
 bool stores_only_f32(const formats::ModelFiles& files) {
   const auto& tensors = files.tensors();
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [](const auto& t) { return t.shape.size() < 2 || t.type == "f32"; });
+  // Integers are no weights: BERT files keep position_ids.
+  return std::all_of(tensors.begin(), tensors.end(), [](const auto& t) {
+    return t.shape.size() < 2 || t.type == "f32" || t.type == "i64";
+  });
 }
 
 std::uint64_t size_bytes(const DecoderWeights& weights) {
   std::uint64_t out = weights.embedding->size_bytes() + size_bytes(weights.norm);
   if (weights.own_head) out += weights.own_head->size_bytes();
   if (weights.per_layer_inputs) out += size_bytes(*weights.per_layer_inputs);
+  if (weights.encoder_input) out += size_bytes(*weights.encoder_input);
   for (const LayerWeights& layer : weights.layers) out += size_bytes(layer);
   return out;
 }

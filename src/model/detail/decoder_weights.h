@@ -120,10 +120,18 @@ struct PerLayerInputWeights {
   Vector norm;                               // [per_layer_input]
 };
 
+// What adds to an encoder's token embeddings, and the norm of the sum.
+struct EncoderInputWeights {
+  std::unique_ptr<ops::PackedMatrix> positions;  // [n_positions, hidden] or null
+  Vector token_type;                             // [hidden] or empty
+  Norm norm;
+};
+
 struct DecoderWeights {
   std::unique_ptr<ops::PackedMatrix> embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::optional<PerLayerInputWeights> per_layer_inputs;
+  std::optional<EncoderInputWeights> encoder_input;
   Norm norm;
   std::unique_ptr<ops::PackedMatrix> own_head;  // [vocab, hidden]; null when tied
 

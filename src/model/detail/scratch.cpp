@@ -6,7 +6,7 @@ namespace kvasir::model {
 namespace {
 
 struct Widths {  // the largest of each over all layers
-  std::uint32_t qkv = 0, conv = 0, q = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
+  std::uint32_t qkv = 0, conv = 0, q = 0, kv = 0, gate_up = 0, shared = 0, experts = 0, top_k = 0;
   std::uint32_t q_down = 0, latent_q = 0, latent_row = 0;
   std::uint32_t index_q = 0, index_key = 0, index_heads = 0, selected = 0;
   std::uint64_t moe_floats = 0;
@@ -31,6 +31,7 @@ Widths widths_of(const DecoderConfig& config, std::uint32_t n_tokens) {
   for (const LayerSpec& layer : config.layers) {
     w.qkv = std::max(w.qkv, layer.attention.qkv_width());
     w.q = std::max(w.q, layer.attention.q_width());
+    w.kv = std::max(w.kv, layer.attention.kv_width());
     if (layer.latent) widen(w, *layer.latent);
     if (const auto& d = layer.delta) {
       w.qkv = std::max(w.qkv, d->inputs_width());
@@ -116,10 +117,14 @@ std::uint64_t cut(Scratch& out,
   out.experts = cutter.indices(std::uint64_t{n} * w.top_k);
   out.moe = cutter.floats(w.moe_floats);
   out.wanted = cutter.matrix(limits.max_wanted, config.hidden);
-  out.logits = cutter.matrix(limits.max_wanted, config.vocab);
+  out.logits = cutter.matrix(limits.max_wanted, config.has_head ? config.vocab : 0);
   out.records.clear();
   for (const LayerSpec& layer : config.layers)
     out.records.push_back(cutter.matrix(limits.max_tentative, record_width(layer)));
+  if (config.encoder) {
+    out.keys = cutter.floats(std::uint64_t{n} * w.kv);
+    out.values = cutter.floats(std::uint64_t{n} * w.kv);
+  }
   return cutter.size_bytes();
 }
 
@@ -138,6 +143,10 @@ Result<Scratch> make_scratch(ops::Device& device,
   cut(out, out.memory.f32(), config, limits);
   out.tentative.reserve(limits.max_tentative);
   out.replayed.reserve(limits.max_tentative);
+  if (config.encoder) {
+    for (std::uint32_t i = 0; i < limits.max_step_tokens; ++i) out.blocks.push_back({i});
+    out.rows.reserve(limits.max_step_tokens);
+  }
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "model/decoder_config.h"
 #include "ops/device.h"
 #include "tensor/buffer.h"
+#include "tensor/kv_view.h"
 #include "tensor/mat_view.h"
 #include "tensor/recurrent_view.h"
 
@@ -51,7 +52,7 @@ struct Scratch {
   std::span<std::uint32_t> experts;  // same
   std::span<float> moe;              // ops::moe_scratch_floats
   MatView wanted;                    // [max_wanted, hidden]
-  MatView logits;                    // [max_wanted, vocab]
+  MatView logits;                    // [max_wanted, vocab]; no columns without a head
 
   // What a replay needs of the last step (KV-39): its tentative tokens, ascending, and for each
   // layer what the recurrence got of them: [max_tentative, channels of the convolution, and of
@@ -59,6 +60,12 @@ struct Scratch {
   std::vector<std::uint32_t> tentative;
   std::vector<MatView> records;
   std::vector<RecurrentRowView> replayed;  // rows of the replay in progress
+
+  // An encoder's keys and values, of one layer at a time, in blocks of one token (MOD-61).
+  std::span<float> keys, values;  // [max_step_tokens, widest kv], room for any type
+  DType kv_type = DType::bf16;
+  std::vector<BlockId> blocks;  // [max_step_tokens]: 0, 1, 2 …
+  std::vector<KvRowView> rows;  // of the step in progress
 };
 
 std::uint64_t scratch_size_bytes(const DecoderConfig& config, const StepLimits& limits);

@@ -95,6 +95,9 @@ Result<ShortConvWeights> load_short_conv(WeightSource& source,
                                          const ShortConvSpec& conv,
                                          const std::string& prefix);
 
+// encoder_weights.cpp; every tensor that the encoder names, and no other but a pooler's.
+Result<DecoderWeights> load_encoder(WeightSource& source);
+
 // feed_forward_weights.cpp
 Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std::string& prefix);
 Result<MoeWeights> load_moe(WeightSource& source, const MoeSpec& moe, const std::string& prefix);

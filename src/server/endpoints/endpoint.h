@@ -61,6 +61,11 @@ HttpReply apply_template(ServerState& state, const HttpRequest& request, std::st
 HttpReply web_chat(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply web_asset(ServerState& state, const HttpRequest& request, std::string_view name);
 
+// embeddings.cpp: run on a worker, reply when the engine has run the inputs
+void embeddings(ServerState& state, const std::shared_ptr<Exchange>& exchange);
+void ollama_embed(ServerState& state, const std::shared_ptr<Exchange>& exchange);
+void ollama_embeddings(ServerState& state, const std::shared_ptr<Exchange>& exchange);
+
 // introspection.cpp
 HttpReply health(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply metrics(ServerState& state, const HttpRequest& request, std::string_view);
@@ -69,7 +74,6 @@ HttpReply props(ServerState& state, const HttpRequest& request, std::string_view
 HttpReply slots(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply version(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply library(ServerState& state, const HttpRequest& request, std::string_view);
-HttpReply embeddings(ServerState& state, const HttpRequest& request, std::string_view);
 
 // downloads.cpp
 HttpReply downloads(ServerState& state, const HttpRequest& request, std::string_view);

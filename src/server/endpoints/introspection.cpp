@@ -135,9 +135,4 @@ HttpReply library(ServerState& state, const HttpRequest&, std::string_view) {
   return json_reply(hub::to_json(*state.library->models()));
 }
 
-HttpReply embeddings(ServerState&, const HttpRequest&, std::string_view) {
-  return error_reply(bad_request("this model does not produce embeddings", "model"),
-                     ErrorShape::openai);
-}
-
 }  // namespace kvasir::server

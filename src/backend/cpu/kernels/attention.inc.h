@@ -282,9 +282,20 @@ inline void weigh_pairs(const AttentionScratch& s,
   for (; d < s.v_stride; d += 16) weigh_columns<Q, 1>(s, pair, keys, d, keep, gain);
 }
 
-inline KeyRange visible(const AttentionJob& job, std::uint32_t position) {
-  return {job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0,
-          position + 1};
+inline KeyRange visible(const AttentionJob& job,
+                        const AttentionItem& item,
+                        std::uint32_t position) {
+  const std::uint32_t begin =
+      job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0;
+  if (item.n_keys == 0) return {begin, position + 1};
+  const bool ends_early = job.window != 0 && job.window < item.n_keys - position;
+  return {begin, ends_early ? position + job.window : item.n_keys};
+}
+
+// What the item's queries see together.
+inline KeyRange visible(const AttentionJob& job, const AttentionItem& item) {
+  return {visible(job, item, item.position).begin,
+          visible(job, item, item.position + item.n_queries - 1).end};
 }
 
 inline KeyRange inside(KeyRange keys, std::uint32_t tile) {
@@ -333,7 +344,8 @@ inline void for_pairs(const AttentionJob& job,
                       F&& attend) {
   const std::size_t heads = job.queries_per_kv, n = item.n_queries * heads;
   const auto keys_of = [&](std::size_t pair) {
-    return inside(visible(job, item.position + static_cast<std::uint32_t>(pair / heads)), tile);
+    return inside(visible(job, item, item.position + static_cast<std::uint32_t>(pair / heads)),
+                  tile);
   };
   for (std::size_t pair = 0; pair < n;) {
     const KeyRange keys = keys_of(pair);
@@ -386,7 +398,7 @@ void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scr
   AttentionScratch s = lay_out(job, std::size_t{item.n_queries} * job.queries_per_kv, scratch);
   start(job, item, s);
   for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
-  const KeyRange keys{visible(job, item.position).begin, item.position + item.n_queries};
+  const KeyRange keys = visible(job, item);
   for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end;
        tile += kTileKeys) {
     Upcoming next;

@@ -349,7 +349,7 @@ void attend_encoded(const AttentionJob& job, const AttentionItem& item, float* s
   const EncodedSide &k = job.k_encoded, &v = job.v_encoded;
   for (std::size_t pair = 0; pair < n && k.offsets; ++pair)
     group_sums(e.s.q + pair * e.s.v_stride, k.group, k.n_groups, e.q_sums + pair * k.n_groups);
-  const KeyRange keys{visible(job, item.position).begin, item.position + item.n_queries};
+  const KeyRange keys = visible(job, item);
   for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end;
        tile += kTileKeys) {
     const TileRows k_rows = load_side(job, item, k, tile, keys, e.room[0], e.k_scales, e.k_offsets);

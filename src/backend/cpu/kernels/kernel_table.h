@@ -90,6 +90,7 @@ struct AttentionItem {
   std::uint32_t token;      // index of the first query in q and out
   std::uint32_t kv_head;
   bool is_encoded = false;
+  std::uint32_t n_keys = 0;  // > 0: attention both ways over so many; else causal
 };
 
 struct RowsJob {  // element-wise: rows [begin, end) of matrices with n_cols columns

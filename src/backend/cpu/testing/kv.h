@@ -22,6 +22,7 @@ struct AttentionCase {
   std::uint32_t chunk = 0;                  // tokens a row feeds in one step; 0: all
   codec::KvCodec k_codec{}, v_codec{};      // kind exact: the layer has no encoded form
   std::uint32_t exact_rows = 0;             // bit r: row r is exact although there is one
+  bool both_ways = false;                   // an encoder's; chunk must be 0
 };
 
 struct Activations {
@@ -136,6 +137,7 @@ inline std::vector<float> attend_all(ops::Device& device,
                                     .scale = 0.125f,
                                     .softcap = c.softcap,
                                     .sinks = c.sinks ? in.sinks.data() : nullptr,
+                                    .both_ways = c.both_ways,
                                     .out = mat_view(step_out.data(), n, q_width)});
     for (std::size_t i = 0; i < from.size(); ++i)
       std::memcpy(&out[from[i] * q_width], &step_out[i * q_width], q_width * sizeof(float));
