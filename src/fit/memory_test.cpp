@@ -206,10 +206,10 @@ TEST(FitFacts, RecurrentAndLatentLayersFollowFit4) {
   EXPECT_EQ(latent_layer(512, 64, 0, 2).exact_bytes, 576u * 2);
   EXPECT_EQ(latent_layer(512, 64, 128, 2).exact_bytes, 704u * 2);
 
-  const auto state = state_of({{.latent = {.rank = 512, .rope_dim = 64, .index_dim = 128}}}, {});
-  ASSERT_TRUE(state);
-  EXPECT_EQ((*state)[0].exact_bytes, 704u * 2);
-  EXPECT_EQ((*state)[0].encoded_bytes, 0u);
+  const auto latent = state_of({{.latent = {.rank = 512, .rope_dim = 64, .index_dim = 128}}}, {});
+  ASSERT_TRUE(latent);
+  EXPECT_EQ((*latent)[0].exact_bytes, 704u * 2);
+  EXPECT_EQ((*latent)[0].encoded_bytes, 0u);
 }
 
 }  // namespace

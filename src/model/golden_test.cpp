@@ -85,7 +85,7 @@ std::vector<float> logits_of(const std::filesystem::path& folder, ops::Device& d
   EXPECT_TRUE(model) << model.error().what;
   auto kv = *ContiguousKv::make(device, (*model)->kv_list(),
                                 {.n_rows = 1, .max_tokens = 64, .type = DType::bf16});
-  std::span<const KvLayerView> layers;
+  KvViews layers;
   if (!(*model)->takes_whole_rows()) layers = kv.begin({&kTokens, 1});
   std::vector<TokenId> tokens(kTokens);
   for (std::uint32_t i = 0; i < kTokens; ++i) tokens[i] = (i * 53 + 7) % (*model)->vocab_size();

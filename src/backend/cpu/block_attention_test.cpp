@@ -45,7 +45,7 @@ class BlockRead {
         test_(test),
         in_(in),
         layer_(test.c, *std::max_element(test.c.lengths.begin(), test.c.lengths.end())) {
-    const bool is_encoded = test.c.k_codec.kind != codec::KvCodecKind::exact;
+    const bool is_encoded = !test.c.k_codec.is_exact();
     for (std::uint32_t r = 0, token = 0; r < test.c.lengths.size(); token += test.c.lengths[r++]) {
       const std::uint32_t n_stored = test.c.lengths[r] - test.n_block;
       stored_.push_back({layer_.table(r), 0, 0, n_stored, token, is_encoded});
