@@ -38,20 +38,25 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_route = &moe_route,
                             .moe_experts = &ops::moe_experts_composed};
 
+// Small pages: a buffer takes what it says, and not a huge page more (FIT-3).
+constexpr std::size_t mapped_bytes(std::size_t size_bytes) {
+  constexpr std::size_t kPage = 4096;
+  return (size_bytes + kPage - 1) / kPage * kPage;
+}
+
 void free_memory(void*, std::byte* data, std::size_t) noexcept { std::free(data); }
 void unmap_memory(void*, std::byte* data, std::size_t size_bytes) noexcept {
-  munmap(data, (size_bytes + kHugePage - 1) / kHugePage * kHugePage);
+  munmap(data, mapped_bytes(size_bytes));
 }
 
 Error no_memory(std::size_t size_bytes) {
   return {Errc::capacity, "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
 }
 
-// Whole huge pages, zeroed by the system when they are first touched: a large pool costs nothing
-// until it fills.
+// From a huge page's border on, zeroed by the system when it is first touched: a large pool costs
+// nothing until it fills.
 Result<Buffer> map_memory(std::size_t size_bytes) {
-  const std::size_t rounded = (size_bytes + kHugePage - 1) / kHugePage * kHugePage,
-                    asked = rounded + kHugePage;
+  const std::size_t rounded = mapped_bytes(size_bytes), asked = rounded + kHugePage;
   if (rounded < size_bytes || asked < rounded) return no_memory(size_bytes);
   void* const mapped =
       mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
