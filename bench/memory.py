@@ -3,7 +3,7 @@
 
     bench/memory.py [MODEL MEMORY_BUDGET]…
 
-Each model is served with that --memory-budget and asked until every KV block is in use: rows of different
+Each model is served with that --memory-budget and asked until its KV pool has been full: rows of different
 prompts, as many at once as --batch, whose state the prefix cache then keeps. Meanwhile the anonymous and
 shared memory of the process (/proc/PID/smaps_rollup) is read; its peak is compared with `full_bytes` of
 /fit. Without arguments: the demo model.
@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("KVASIR_BIN", str(ROOT / "build/release/bin/kvasir"))
 BATCH = 8
 TOLERANCE = 0.05
+FULL = 0.97  # of the pool: what is free is part of the last blocks
 
 
 def resident_bytes(pid):
@@ -71,17 +72,19 @@ class Server:
 
 
 class Peak(threading.Thread):
-    """The most that the process held, read 20 times a second."""
+    """The most that the process held, and the fullest its pool was, read some times a second."""
 
-    def __init__(self, pid):
+    def __init__(self, server):
         super().__init__(daemon=True)
-        self.pid, self.most, self.is_over = pid, 0, False
+        self.server, self.most, self.fullest, self.is_over = server, 0, 0.0, False
         self.start()
 
     def run(self):
         while not self.is_over:
-            self.most = max(self.most, resident_bytes(self.pid))
-            time.sleep(0.05)
+            self.most = max(self.most, resident_bytes(self.server.process.pid))
+            kv = self.server.get("/stats")["kv"]
+            self.fullest = max(self.fullest, kv["used_bytes"] / kv["total_bytes"])
+            time.sleep(0.1)
 
     def take(self):
         self.is_over = True
@@ -89,18 +92,18 @@ class Peak(threading.Thread):
         return self.most
 
 
-def fill(server, context):
-    """Requests of different prompts until no block is free."""
+def fill(server, fit, peak):
+    """Requests of different prompts until the pool has been full: a round of them is a little more than it holds."""
     rng = random.Random(7)
-    length = max(1, min(context - 16, 2048))
+    pool_tokens = fit["kv_budget_bytes"] * fit["context"] // fit["kv_bytes"]
+    length = max(1, min(fit["max_context"] - 16, pool_tokens // BATCH + 16))
     with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
         for _ in range(1000):
             prompts = [[rng.randrange(3, 200) for _ in range(length)] for _ in range(BATCH)]
-            list(pool.map(lambda prompt: server.complete(prompt, 16), prompts))
-            kv = server.get("/stats")["kv"]
-            if kv["free_blocks"] * 50 <= kv["row_blocks"] + kv["cached_blocks"] + kv["free_blocks"]:
-                return kv["used_bytes"]
-    sys.exit("the KV memory does not fill")
+            list(pool.map(lambda prompt: server.complete(prompt, 8), prompts))
+            if peak.fullest >= FULL:
+                return
+    sys.exit("the KV pool does not fill")
 
 
 def measure(model, budget):
@@ -108,12 +111,12 @@ def measure(model, budget):
     try:
         fit = server.get("/fit")
         at_start = resident_bytes(server.process.pid)
-        peak = Peak(server.process.pid)
-        used = fill(server, fit["max_context"])
+        peak = Peak(server)
+        fill(server, fit, peak)
         measured = peak.take()
     finally:
         server.stop()
-    return fit, at_start, used, measured
+    return fit, at_start, measured
 
 
 def with_tokenizer(folder):
@@ -147,7 +150,7 @@ def main(arguments):
     print("|---|---|---|---|---|---|---|---|---|---|")
     is_close = True
     for model, budget in zip(arguments[::2], arguments[1::2]):
-        fit, at_start, _, measured = measure(model, budget)
+        fit, at_start, measured = measure(model, budget)
         predicted = fit["full_bytes"]
         step = predicted - fit["weights_bytes"] - fit["fixed_bytes"] - fit["kv_budget_bytes"]
         parts = [fit["weights_bytes"], fit["fixed_bytes"], step, fit["kv_budget_bytes"], predicted, at_start, measured]

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Engine>> Engine::make(EngineParts parts, EngineOptions op
   const kv::KvStore* store = parts.store.get();
   ContextLimit context_limit(context, store->total_bytes(),
                              [store, chunk = options.max_step_tokens](std::uint64_t n) {
-                               return std::uint64_t{store->projected_bytes(n, chunk)};
+                               return std::uint64_t{store->budget_for(n, chunk)};
                              });
   return std::unique_ptr<Engine>(new Engine(std::move(parts), std::move(options),
                                             std::move(planner), std::move(context_limit)));

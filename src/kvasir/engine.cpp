@@ -265,6 +265,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
   impl->opened_with = options;
   KVASIR_TRY(impl->device, make_device(options.backend, options.n_threads, options.isa));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(options.model));
+  bytes_at_start();  // read before there is anything to count twice
   const std::uint64_t heap_before = heap_bytes();
   KVASIR_TRY(impl->text, TextModel::load(files, {.chat_template = options.chat_template,
                                                  .tool_parser = options.tool_parser}));

@@ -23,16 +23,10 @@ namespace {
 
 // What threads, connections and requests take beside the process as it started. Measured
 // (docs/fit.md).
-constexpr std::uint64_t kServiceBytes = 4'000'000;
+constexpr std::uint64_t kServiceBytes = 1'500'000;
 constexpr std::uint32_t kSizingPositions = 64;
 // A budget of pools of different blocks is divided as rows of this many tokens would use it.
 constexpr std::uint32_t kSplitTokens = 8192;
-
-// The process before it opens its first model.
-std::uint64_t process_bytes() {
-  static const std::uint64_t at_start = anonymous_bytes();
-  return at_start;
-}
 
 std::uint64_t ref_bytes(const codec::WeightMatrix& weight, bool keeps_codes) {
   const codec::WeightTypeInfo& info = codec::info(weight.type);
@@ -120,7 +114,7 @@ std::uint64_t fixed_bytes(const model::Model& model,
   const std::uint64_t sampler = std::uint64_t{options.max_rows} * config.vocab * 4;
   const std::uint64_t n = std::max(model.max_positions(), 1u);
   const std::uint64_t rope = (model.rope_bytes() + n - 1) / n * max_positions;
-  return head_bytes(config, options.max_rows) + sampler + rope + text_bytes + process_bytes() +
+  return head_bytes(config, options.max_rows) + sampler + rope + text_bytes + bytes_at_start() +
          kServiceBytes;
 }
 
@@ -305,7 +299,7 @@ Result<fit::FitReport> fit_model(const FitOptions& options) {
   open.context_length = 0;  // what is asked about, not what would be served
   KVASIR_TRY(const auto files, formats::ModelFiles::open(open.model));
   KVASIR_TRY(const auto device, make_device(open.backend, open.n_threads, open.isa));
-  process_bytes();
+  bytes_at_start();  // read before there is anything to count twice
   const std::uint64_t before = heap_bytes();
   const auto text = TextModel::load(
       files, {.chat_template = open.chat_template, .tool_parser = open.tool_parser});

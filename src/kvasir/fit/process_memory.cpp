@@ -21,6 +21,11 @@ std::uint64_t anonymous_bytes() {
   return total;
 }
 
+std::uint64_t bytes_at_start() {
+  static const std::uint64_t bytes = anonymous_bytes();
+  return bytes;
+}
+
 std::uint64_t heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;

@@ -9,6 +9,8 @@ namespace kvasir {
 // Anonymous and shared memory resident now, of /proc/self/smaps_rollup: what a memory limit counts
 // and reclaim cannot take. 0 where there is no such file.
 std::uint64_t anonymous_bytes();
+// anonymous_bytes() at the first call, which whoever opens a model makes before it opens anything.
+std::uint64_t bytes_at_start();
 // Bytes of all live heap allocations.
 std::uint64_t heap_bytes();
 // Gives freed heap memory back to the system, so that what loading needed does not stay.

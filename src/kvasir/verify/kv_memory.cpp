@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kChunk = 512;
 constexpr std::uint32_t kWarmUp = 1024;  // past the first span, with all buffers at their size
-constexpr std::uint32_t kRow = 8192;     // tokens of a row at most
+constexpr std::uint32_t kRow = 2048;     // tokens of a row at most
 constexpr double kTolerance = 0.02;
 
 struct Rate {

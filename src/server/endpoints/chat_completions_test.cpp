@@ -94,6 +94,21 @@ TEST(ChatCompletions, ACallComesAsItsNameAndPiecesOfItsArgumentsWhenAsked_SRV_32
   EXPECT_EQ(joined, arguments);
 }
 
+TEST(ChatCompletions, AfterItsBudgetOfReasoningTheModelMustAnswer_TXT_52) {
+  TinyState tiny;
+  GenerateRequest request = request_of(plan_chat_completion, tiny.state, R"({
+      "messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"<think>hm"}],
+      "continue_final_message":true,"max_tokens":9,"temperature":0,"ignore_eos":true})");
+  request.reasoning_budget = 3;
+
+  const auto generated = tiny_engine().generate(request, {});
+
+  ASSERT_TRUE(generated) << generated.error().what;
+  const std::vector<TokenId>& tokens = generated->choices[0].tokens;
+  ASSERT_EQ(tokens.size(), 9u);
+  EXPECT_EQ(tiny_engine().token_piece(tokens[3]), "</think>");
+}
+
 TEST(ChatCompletions, UsageHasItsOwnChunkOnlyWhenAsked_C30) {
   TinyState tiny;
   const auto asked = format_of(
