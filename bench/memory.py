@@ -110,13 +110,12 @@ def measure(model, budget):
     server = Server(with_tokenizer(model), budget)
     try:
         fit = server.get("/fit")
-        at_start = resident_bytes(server.process.pid)
         peak = Peak(server)
         fill(server, fit, peak)
         measured = peak.take()
     finally:
         server.stop()
-    return fit, at_start, measured
+    return fit, measured
 
 
 def with_tokenizer(folder):
@@ -146,14 +145,14 @@ def main(arguments):
     if not arguments:
         demo = subprocess.run([ROOT / "tools/fetch_model.sh"], check=True, capture_output=True, text=True)
         arguments = [demo.stdout.splitlines()[-1], "1GB"]
-    print("| model | scheme | weights | fixed | one step | KV pool | predicted | at start | measured | ratio |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| model | scheme | weights | fixed | one step | KV pool | predicted | measured | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|")
     is_close = True
     for model, budget in zip(arguments[::2], arguments[1::2]):
-        fit, at_start, measured = measure(model, budget)
+        fit, measured = measure(model, budget)
         predicted = fit["full_bytes"]
         step = predicted - fit["weights_bytes"] - fit["fixed_bytes"] - fit["kv_budget_bytes"]
-        parts = [fit["weights_bytes"], fit["fixed_bytes"], step, fit["kv_budget_bytes"], predicted, at_start, measured]
+        parts = [fit["weights_bytes"], fit["fixed_bytes"], step, fit["kv_budget_bytes"], predicted, measured]
         ratio = measured / predicted
         is_close &= abs(ratio - 1) <= TOLERANCE
         print("| " + " | ".join([fit["model"], fit["scheme"], *map(megabytes, parts), f"{ratio:.3f}"]) + " |", flush=True)
