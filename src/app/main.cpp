@@ -24,13 +24,22 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   return kvasir::app::kExitUsage;
 }
 
+kvasir::log::Level level_of(const std::string& name) {
+  using enum kvasir::log::Level;
+  return name == "debug" ? debug : name == "info" ? info : name == "error" ? error : warning;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Kvasir: an LLM inference engine for open models on your own hardware", "kvasir"};
   app.set_version_flag("--version", "kvasir 0.1.0");
   app.require_subcommand(1);
   app.fallthrough();
-  bool verbose = false;
-  app.add_flag("--verbose", verbose, "Log more to stderr");
+  std::string log_level;
+  app.add_option("--log-level", log_level,
+                 "Log to stderr from this level on (serve: info; else warning)")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+  app.add_flag_callback(
+      "--verbose", [&] { log_level = "debug"; }, "As --log-level debug");
   kvasir::app::Action action;
   for (const auto add : kvasir::app::kVerbs) add(app, action);
   std::vector<std::string> verbs;
@@ -56,7 +65,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return usage_error(app, e);
   }
-  kvasir::log::set_level(verbose ? kvasir::log::Level::debug : kvasir::log::Level::warning);
+  if (log_level.empty()) log_level = app.got_subcommand("serve") ? "info" : "warning";
+  kvasir::log::set_level(level_of(log_level));
   return action();
 }
 

@@ -1,4 +1,7 @@
 // kvasir serve: the HTTP server over one model.
+#include <unistd.h>
+
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -12,9 +15,11 @@
 #include "app/cli/verbs.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "hub/downloads.h"
 #include "hub/library.h"
 #include "hub/use_mark.h"
+#include "kvasir/fit_model.h"
 #include "kvasir/kvasir.h"
 #include "server/server.h"
 
@@ -29,6 +34,7 @@ struct Flags {
   server::ServeOptions serve;
   std::string key_file, template_args, thinking, config, logprobs_format = "openai";
   std::uint32_t max_tokens = 0;
+  std::int64_t reasoning_budget = -1;
   double queue_timeout_s = 0, request_timeout_s = 0, consumer_timeout_s = 60,
          shutdown_timeout_s = 120;
   double max_body_mib = 32;
@@ -61,6 +67,8 @@ Result<server::ServeOptions> resolve_serve(const Flags& flags) {
   out.mlx_logprobs = flags.logprobs_format == "mlx";
   out.request_timeout = milliseconds(flags.request_timeout_s);
   out.consumer_timeout = milliseconds(flags.consumer_timeout_s);
+  if (flags.reasoning_budget >= 0)
+    out.reasoning_budget = static_cast<std::uint32_t>(flags.reasoning_budget);
   if (!flags.template_args.empty()) {
     KVASIR_TRY(const json::Value args, json::parse(flags.template_args));
     if (!args.is_object()) return invalid("--chat-template-args must be a JSON object");
@@ -70,12 +78,31 @@ Result<server::ServeOptions> resolve_serve(const Flags& flags) {
   return out;
 }
 
+// This machine's rates, measured at the first start and kept in the registry (FIT-16).
+fit::MachineSpeed machine_of(const OpenOptions& options, hub::Library* library) {
+  if (options.backend != Backend::automatic && options.backend != Backend::cpu) return {};
+  const int n_threads = options.n_threads > 0 ? options.n_threads : default_thread_count();
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host = {};
+  const std::string name =
+      std::string(host.data()) + "/" + options.isa + "/" + std::to_string(n_threads);
+  if (library) {
+    if (const auto known = library->machine_rates(name); known && *known)
+      return {(*known)->bytes_per_second, (*known)->flops_per_second, {}};
+  }
+  const fit::MachineSpeed measured = measure_machine(n_threads);
+  if (!library) return measured;
+  const Status kept =
+      library->record_machine_rates(name, {measured.bytes_per_second, measured.flops_per_second});
+  if (!kept) log::warning(kept.error().what);
+  return measured;
+}
+
 // SRV-94.
 void print_start(const Engine& engine, const server::Server& server) {
   const ModelSummary& model = engine.summary();
   const engine::EngineSnapshot now = engine.snapshot();
-  std::fprintf(stderr, "%s · %s · context %u\n", model.name.c_str(),
-               size_text(model.weight_bytes).c_str(), model.context_length);
+  std::fprintf(stderr, "%s\n", engine.startup_line().c_str());
   std::fprintf(stderr, "backend %s · KV %s, %s · %u rows, queue of %u · prefix cache %s\n",
                model.backend.c_str(), model.kv_type.c_str(), size_text(now.kv_total_bytes).c_str(),
                now.max_rows, now.queue_limit, now.cache.max_bytes > 0 ? "in RAM" : "off");
@@ -94,7 +121,6 @@ void look_for_models(hub::Library& library) {
 
 int run(const Flags& flags) {
   ShutdownSignals signals;  // before any thread starts
-  log::set_level(log::Level::info);
   auto options = resolve(flags.open);
   if (!options) return report(options.error());
   options->queue_timeout = milliseconds(flags.queue_timeout_s);
@@ -120,6 +146,7 @@ int run(const Flags& flags) {
   if (!mark) return report(mark.error());
   auto server = server::Server::start(*serve, library.get(), downloads.get());
   if (!server) return report(server.error());
+  options->machine = machine_of(*options, library.get());
   options->progress = make_progress_bar();
   auto engine = Engine::open(*options);
   if (!engine) return report(engine.error());
@@ -159,6 +186,9 @@ void add_service_flags(CLI::App& verb, Flags& flags) {
   verb.add_option("--queue", o.queue_limit, "Requests that may wait; more get 429")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
+  verb.add_option("--max-rows-per-key", s.max_rows_per_key,
+                  "Rows that one API key may have at once, waiting ones too; more get 429; 0: any")
+      ->capture_default_str();
   const auto seconds = [&](const char* name, double& value, const char* help) {
     verb.add_option(name, value, help)->check(CLI::Range(0.0, 86400.0))->capture_default_str();
   };
@@ -174,6 +204,10 @@ void add_service_flags(CLI::App& verb, Flags& flags) {
                   "Field of the reasoning: reasoning, reasoning_content, or none (in the content)")
       ->check(CLI::IsMember({"reasoning", "reasoning_content", "none"}))
       ->capture_default_str();
+  verb.add_option("--reasoning-budget", flags.reasoning_budget,
+                  "Reasoning tokens after which the model must answer; -1: any number")
+      ->check(CLI::Range(-1, 1 << 30))
+      ->capture_default_str();
   verb.add_option("--thinking", flags.thinking, "Models that can: think or not")
       ->check(CLI::IsMember({"on", "off"}));
   verb.add_option("--logprobs-format", flags.logprobs_format,
@@ -181,6 +215,9 @@ void add_service_flags(CLI::App& verb, Flags& flags) {
       ->check(CLI::IsMember({"openai", "mlx"}))
       ->capture_default_str();
   verb.add_option("--chat-template-args", flags.template_args, "JSON object of template variables");
+  verb.add_flag("--stream-tool-arguments", s.streams_tool_arguments,
+                "Streams of /v1/chat/completions: a tool call as its name, then pieces of its "
+                "arguments, instead of one chunk");
   verb.add_flag("--log-prompts", s.logs_prompts, "Log request bodies");
   verb.add_option("--config", flags.config, "TOML or INI file with values for these flags");
 }

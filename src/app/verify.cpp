@@ -146,6 +146,34 @@ void add_kv_quality(CLI::App& verify_verb, Action& action) {
   });
 }
 
+struct KvMemoryFlags {
+  OpenFlags open;
+  verify::KvMemoryOptions options;
+};
+
+void add_kv_memory(CLI::App& verify_verb, Action& action) {
+  auto flags = std::make_shared<KvMemoryFlags>();  // shared with the parsed command's action
+  flags->options.schemes = {"off", "8", "4", "turbo", "turbo:k4v4", "turbo:k2v2"};
+  CLI::App* verb = verify_verb.add_subcommand(
+      "kv-memory",
+      "Bytes of a token under each KV scheme: predicted, in planes, as the process grows");
+  add_open_flags(*verb, flags->open);
+  verb->add_option("--schemes", flags->options.schemes, "As --kv-quant")->delimiter(',');
+  verb->add_option("-n,--tokens", flags->options.n_tokens, "Tokens over which growth is taken")
+      ->capture_default_str()
+      ->check(CLI::Range(1024, 1 << 20));
+  verb->footer("Example:\n  kvasir verify kv-memory model.gguf");
+  verb->callback([flags, &action] {
+    action = [flags] {
+      auto open = resolve(flags->open);
+      if (!open) return report(open.error());
+      flags->options.open = *open;
+      flags->options.open.progress = make_progress_bar();
+      return finish(verify::kv_memory(flags->options, print_line));
+    };
+  });
+}
+
 }  // namespace
 
 void add_verify(CLI::App& app, Action& action) {
@@ -160,6 +188,7 @@ void add_verify(CLI::App& app, Action& action) {
                  "JSON file (.json or .json.xz)", check_templates);
   add_same_bits(*verb, action);
   add_kv_quality(*verb, action);
+  add_kv_memory(*verb, action);
 }
 
 }  // namespace kvasir::app

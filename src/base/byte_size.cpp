@@ -14,7 +14,8 @@ struct Suffix {
   std::string_view name;  // lower case
   std::uint64_t bytes;
 };
-constexpr std::array<Suffix, 8> kSuffixes{{{"kb", 1'000},
+constexpr std::array<Suffix, 9> kSuffixes{{{"b", 1},
+                                           {"kb", 1'000},
                                            {"mb", 1'000'000},
                                            {"gb", kGigabyte},
                                            {"tb", 1'000 * kGigabyte},

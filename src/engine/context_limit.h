@@ -17,7 +17,7 @@ struct Refusal {
 
 class ContextLimit {
  public:
-  // context: tokens that one row can hold. kv_bytes(n): KV of a row of n tokens; must be pure.
+  // context: tokens that one row can hold. kv_bytes(n): budget that n tokens need; must be pure.
   ContextLimit(std::uint64_t context,
                std::uint64_t budget_bytes,
                std::function<std::uint64_t(std::uint64_t)> kv_bytes);

@@ -12,6 +12,7 @@ namespace kvasir::engine {
 namespace {
 
 constexpr std::uint32_t kMaxDrafts = 64;  // SPEC-41
+constexpr double kStepsOfMean = 32;
 
 // Longest row that the store holds alone and the model allows; store.fits is monotone.
 std::uint64_t longest_context(const kv::KvStore& store,
@@ -61,7 +62,7 @@ Result<std::unique_ptr<Engine>> Engine::make(EngineParts parts, EngineOptions op
   const kv::KvStore* store = parts.store.get();
   ContextLimit context_limit(context, store->total_bytes(),
                              [store, chunk = options.max_step_tokens](std::uint64_t n) {
-                               return std::uint64_t{store->projected_bytes(n, chunk)};
+                               return std::uint64_t{store->budget_for(n, chunk)};
                              });
   return std::unique_ptr<Engine>(new Engine(std::move(parts), std::move(options),
                                             std::move(planner), std::move(context_limit)));
@@ -256,13 +257,25 @@ StepReport Engine::step() {
       find(row.request)->fail("engine_failed", done.error().what);
     report.failure = std::move(done).error();
   }
+  count_step(std::chrono::duration<double>(parts_.clock.now() - began).count());
+  settle(report);
+  return report;
+}
+
+void Engine::count_step(double seconds) {
   const bool has_prefill =
       std::any_of(plan_.rows.begin(), plan_.rows.end(),
                   [](const PlannedRow& row) { return row.kind == SpanKind::prefill; });
-  (has_prefill ? totals_.prefill_steps : totals_.decode_steps)
-      .add(std::chrono::duration<double>(parts_.clock.now() - began).count());
-  settle(report);
-  return report;
+  (has_prefill ? totals_.prefill_steps : totals_.decode_steps).add(seconds);
+  if (!options_.step_bytes) return;
+  row_ends_.clear();
+  for (const PlannedRow& row : plan_.rows) row_ends_.push_back(static_cast<std::uint32_t>(row.end));
+  const std::uint64_t bytes = options_.step_bytes(tokens_.size(), row_ends_);
+  totals_.step_bytes += bytes;
+  if (has_prefill || !(seconds > 0)) return;
+  const double speed = static_cast<double>(bytes) / seconds;
+  double& mean = totals_.decode_bytes_per_second;
+  mean += (speed - mean) / (mean > 0 ? kStepsOfMean : 1);
 }
 
 std::optional<CancelReason> Engine::cancel_reason(const Request& request) const noexcept {

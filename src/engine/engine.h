@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,10 @@ struct EngineOptions {
   // Prompts of models that are not resumable everywhere also leave their state in the cache at
   // multiples of it (CACHE-15); 0: they do not.
   std::uint32_t snapshot_every = 2048;
+  // Bytes of weights and state that a step of n_tokens reads, its rows then having those lengths;
+  // empty: not counted.
+  std::function<std::uint64_t(std::uint64_t n_tokens, std::span<const std::uint32_t> lengths)>
+      step_bytes = {};
 };
 
 struct EngineParts {
@@ -72,6 +77,8 @@ struct EngineSnapshot {  // for /stats and /metrics
   std::uint64_t steps = 0, decode_tokens = 0, prefill_tokens = 0, draft_tokens = 0, deferrals = 0;
   std::size_t kv_used_bytes = 0, kv_total_bytes = 0, kv_available_bytes = 0;
   std::size_t kv_row_blocks = 0, kv_cached_blocks = 0, kv_free_blocks = 0;  // over all pools
+  std::uint64_t step_bytes = 0;        // read by all steps (EngineOptions::step_bytes)
+  double decode_bytes_per_second = 0;  // a running mean over decode steps
   double row_seconds = 0;  // a running mean of how long rows took from admission to their end
   Histogram decode_steps, prefill_steps;  // a step that feeds any prompt token counts as prefill
   cache::PrefixCacheStats cache;
@@ -152,6 +159,7 @@ class Engine {
   void propose_drafts();
   void make_plan();
   void bound_tentative_tokens();
+  void count_step(double seconds);
   std::optional<CancelReason> cancel_reason(const Request& request) const noexcept;
   std::optional<Clock::Duration> patience_of(const Request& request) const noexcept;
 
@@ -214,7 +222,7 @@ class Engine {
   std::vector<sched::PlanRow> plan_rows_;
   std::vector<kv::RowSpan> spans_;
   std::vector<RowWork> work_;
-  std::vector<std::uint32_t> tokens_, positions_, wanted_, keep_;
+  std::vector<std::uint32_t> tokens_, positions_, wanted_, keep_, row_ends_;
   std::vector<Request*> ending_;
   EngineSnapshot totals_;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/result.h"
@@ -39,6 +40,11 @@ struct Facts {
   std::uint64_t max_positions = 0;
   std::vector<StateLayer> state;
   std::uint64_t transition = kv::kNeverEncoded;  // T of KV-20
+  // The smallest KV budget whose store holds a row of n tokens (kv::KvPlan): the store's own
+  // arithmetic. Its pools of exact and encoded blocks do not lend each other memory, so under a
+  // scheme that converts it is more than the row ever holds. Empty: kv_peak.
+  std::function<std::uint64_t(std::uint64_t n)> budget_for = {};
+  std::uint64_t kv_budget_bytes = 0;  // as asked for; 0: what the rest leaves (FIT-9)
   ScoreFacts scores;
   AttentionMemory attention_memory;
   // Speed. weight_read_bytes: what a step of one token reads of the weights, every dense one once,

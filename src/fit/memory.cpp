@@ -3,14 +3,17 @@
 #include <algorithm>
 
 #include "fit/detail/saturating.h"
+#include "kv/list.h"
 
 namespace kvasir::fit {
 namespace {
 
-// Tokens of a layer whose blocks are held while a row of m tokens runs (FIT-4).
+// Tokens of a layer whose blocks are held while a row of m tokens runs (FIT-4), as the store's
+// layouts count them.
 std::uint64_t held_tokens(const Facts& facts, const StateLayer& layer, std::uint64_t m) noexcept {
-  const std::uint64_t span = std::uint64_t{layer.window} + facts.chunk + facts.block_tokens;
-  return rounded_up(layer.window > 0 ? std::min(m, span) : m, facts.block_tokens);
+  const kv::KvLayoutOps* layout = kv::find_layout({.window = layer.window});
+  return times(layout->projected_blocks(layer.window, m, facts.chunk, facts.block_tokens),
+               facts.block_tokens);
 }
 
 std::uint64_t layer_bytes(const Facts& facts,
@@ -60,16 +63,22 @@ std::uint64_t transient_bytes(const Facts& facts, std::uint64_t n) noexcept {
               score_bytes(facts.scores, facts.attention_memory, n, facts.chunk));
 }
 
-std::uint64_t total_bytes(const Facts& facts, std::uint64_t n) noexcept {
+std::uint64_t kv_needed(const Facts& facts, std::uint64_t n) {
+  const std::uint64_t held = kv_peak(facts, n);
+  return facts.budget_for ? std::max(held, facts.budget_for(n)) : held;
+}
+
+std::uint64_t total_bytes(const Facts& facts, std::uint64_t n) {
   return plus(plus(facts.weight_bytes, facts.fixed_bytes),
-              plus(kv_peak(facts, n), transient_bytes(facts, n)));
+              plus(kv_needed(facts, n), transient_bytes(facts, n)));
 }
 
-bool fits(const Facts& facts, std::uint64_t n, std::uint64_t usable_bytes) noexcept {
-  return total_bytes(facts, n) <= usable_bytes;
+bool fits(const Facts& facts, std::uint64_t n, std::uint64_t usable_bytes) {
+  return total_bytes(facts, n) <= usable_bytes &&
+         kv_needed(facts, n) <= kv_budget(facts, usable_bytes);
 }
 
-std::uint64_t max_context(const Facts& facts, std::uint64_t usable_bytes) noexcept {
+std::uint64_t max_context(const Facts& facts, std::uint64_t usable_bytes) {
   std::uint64_t lo = 0, hi = facts.max_positions;
   if (fits(facts, hi, usable_bytes)) return hi;
   if (!fits(facts, lo, usable_bytes)) return 0;
@@ -80,10 +89,19 @@ std::uint64_t max_context(const Facts& facts, std::uint64_t usable_bytes) noexce
   return lo;
 }
 
-std::uint64_t kv_budget(const Facts& facts, std::uint64_t usable_bytes) noexcept {
+std::uint64_t left_for_kv(const Facts& facts, std::uint64_t usable_bytes) noexcept {
   const std::uint64_t taken =
       plus(plus(facts.weight_bytes, facts.fixed_bytes), transient_bytes(facts, facts.chunk));
   return minus(usable_bytes, taken);
+}
+
+std::uint64_t kv_budget(const Facts& facts, std::uint64_t usable_bytes) noexcept {
+  return facts.kv_budget_bytes > 0 ? facts.kv_budget_bytes : left_for_kv(facts, usable_bytes);
+}
+
+std::uint64_t full_bytes(const Facts& facts, std::uint64_t usable_bytes) noexcept {
+  return plus(plus(facts.weight_bytes, facts.fixed_bytes),
+              plus(kv_budget(facts, usable_bytes), transient_bytes(facts, facts.chunk)));
 }
 
 }  // namespace kvasir::fit

@@ -40,6 +40,7 @@ json::Object report_json(const Report& r) {
           {"usable_bytes", r.usable_bytes},
           {"max_context", r.max_context},
           {"kv_budget_bytes", r.kv_budget},
+          {"full_bytes", r.full_bytes},
           {"rows_at_once", r.rows_at_once},
           {"predicted_decode_tps", r.predicted_decode_tps},
           {"predicted_prefill_tps", r.predicted_prefill_tps}};
@@ -72,13 +73,14 @@ Report make_report(const Facts& facts,
   r.context = context;
   r.fits = fits(facts, context, usable_bytes);
   r.weights_bytes = facts.weight_bytes;
-  r.kv_bytes = kv_peak(facts, context);
+  r.kv_bytes = kv_needed(facts, context);
   r.transient_bytes = transient_bytes(facts, context);
   r.fixed_bytes = facts.fixed_bytes;
   r.total_bytes = total_bytes(facts, context);
   r.usable_bytes = usable_bytes;
   r.max_context = max_context(facts, usable_bytes);
   r.kv_budget = kv_budget(facts, usable_bytes);
+  r.full_bytes = full_bytes(facts, usable_bytes);
   r.rows_at_once = r.kv_bytes > 0 ? r.kv_budget / r.kv_bytes : 0;
   r.predicted_decode_tps = predicted_decode_tps(facts, machine, context);
   r.predicted_prefill_tps = predicted_prefill_tps(facts, machine, context);
@@ -173,9 +175,9 @@ std::string startup_line(std::string_view repo,
                          std::uint64_t max_context,
                          bool is_auto_picked) {
   const double tps = predicted_decode_tps(facts, machine, usual_context(max_context));
-  return std::string(repo) + " · " + format_bytes(facts.weight_bytes) + " · ~" + speed_text(tps) +
-         " tok/s predicted · context " + std::to_string(max_context) +
-         (is_auto_picked ? " (auto-picked)" : "");
+  const std::string speed = tps > 0 ? " · ~" + speed_text(tps) + " tok/s predicted" : "";
+  return std::string(repo) + " · " + format_bytes(facts.weight_bytes) + speed + " · context " +
+         std::to_string(max_context) + (is_auto_picked ? " (auto-picked)" : "");
 }
 
 Result<std::size_t> pick_model(std::span<const LocalModel> models) {

@@ -25,6 +25,7 @@ struct Report {  // FIT-10, at a context of `context` tokens
                 total_bytes = 0, usable_bytes = 0;
   std::uint64_t max_context = 0;    // of one row alone (FIT-13)
   std::uint64_t kv_budget = 0;      // the pool that all rows share (FIT-9)
+  std::uint64_t full_bytes = 0;     // the total with that pool in use
   std::uint64_t rows_at_once = 0;   // rows of `context` tokens that the pool holds together
   double predicted_decode_tps = 0;  // one row
   double predicted_prefill_tps = 0;

@@ -25,6 +25,13 @@ class Library {
   Models models() const;
   Result<ModelEntry> find(std::string_view query) const;
   Status record_speed(const std::filesystem::path& path, double prefill, double decode);
+  // As the registry's.
+  Result<std::optional<MachineRates>> machine_rates(const std::string& name) const {
+    return registry_.machine_rates(name);
+  }
+  Status record_machine_rates(const std::string& name, const MachineRates& rates) {
+    return registry_.record_machine_rates(name, rates);
+  }
 
  private:
   Library(HubOptions options, Registry registry);

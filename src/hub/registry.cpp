@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Another number in user_version makes the tables anew.
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr const char* kMakeTables = R"(
   DROP TABLE IF EXISTS models;
   DROP TABLE IF EXISTS folders;
@@ -30,7 +30,9 @@ constexpr const char* kMakeTables = R"(
     context_length INTEGER, quantization TEXT, vision INTEGER, experts_bytes INTEGER,
     prefill_speed REAL, decode_speed REAL, modified INTEGER);
   CREATE TABLE folders (path TEXT PRIMARY KEY);
-  PRAGMA user_version = 1;)";
+  DROP TABLE IF EXISTS machines;
+  CREATE TABLE machines (name TEXT PRIMARY KEY, bytes_per_second REAL, flops_per_second REAL);
+  PRAGMA user_version = 2;)";
 constexpr std::string_view kColumns =
     "path, fingerprint, repo, revision, container, architecture, model_type, parameters, "
     "size_bytes, context_length, quantization, vision, experts_bytes, prefill_speed, "
@@ -306,6 +308,28 @@ Status Registry::record_speed(const fs::path& path, double prefill, double decod
     s.bind(2, std::optional(decode));
     const std::string text = model_path(path).string();
     s.bind(3, text);
+    KVASIR_TRY_DO(s.step());
+    return {};
+  });
+}
+
+Result<std::optional<MachineRates>> Registry::machine_rates(const std::string& name) const {
+  return impl_->with_db([&](Database& db) -> Result<std::optional<MachineRates>> {
+    KVASIR_TRY(Statement s, db.prepare("SELECT bytes_per_second, flops_per_second FROM machines "
+                                       "WHERE name = ?"));
+    s.bind(1, name);
+    KVASIR_TRY(const bool has_row, s.step());
+    if (!has_row || !s.real(0) || !s.real(1)) return std::optional<MachineRates>();
+    return std::optional(MachineRates{*s.real(0), *s.real(1)});
+  });
+}
+
+Status Registry::record_machine_rates(const std::string& name, const MachineRates& rates) {
+  return impl_->with_db([&](Database& db) -> Status {
+    KVASIR_TRY(Statement s, db.prepare("INSERT OR REPLACE INTO machines VALUES (?,?,?)"));
+    s.bind(1, name);
+    s.bind(2, std::optional(rates.bytes_per_second));
+    s.bind(3, std::optional(rates.flops_per_second));
     KVASIR_TRY_DO(s.step());
     return {};
   });

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct ScanReport {
   std::size_t n_gone = 0;        // no longer on disk
 };
 
+// Measured once a machine (FIT-16).
+struct MachineRates {
+  double bytes_per_second = 0, flops_per_second = 0;
+};
+
 class Registry {
  public:
   // "" is a registry in memory. Makes the file and its folder.
@@ -42,6 +48,9 @@ class Registry {
   Result<ModelEntry> find(std::string_view query) const;  // find_model over models()
   // Tokens per second; kept until the model's files change.
   Status record_speed(const std::filesystem::path& path, double prefill, double decode);
+  // name: of a machine and how it is used, as the caller spells it. None: not measured yet.
+  Result<std::optional<MachineRates>> machine_rates(const std::string& name) const;
+  Status record_machine_rates(const std::string& name, const MachineRates& rates);
 
  private:
   struct Impl;

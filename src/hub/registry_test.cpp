@@ -133,6 +133,20 @@ TEST_F(RegistryTest, SpeedsLastUntilTheFilesChange) {
   EXPECT_EQ(registry.models()->front().decode_speed, std::nullopt);
 }
 
+TEST_F(RegistryTest, AMachineIsMeasuredOnce_FIT_16) {
+  Registry registry = open();
+  const auto before = registry.machine_rates("host/cpu-avx512/2");
+
+  ASSERT_TRUE(registry.record_machine_rates("host/cpu-avx512/2", {28e9, 4e11}));
+  const auto after = open().machine_rates("host/cpu-avx512/2");
+
+  ASSERT_TRUE(before && after);
+  EXPECT_FALSE(before->has_value());
+  ASSERT_TRUE(after->has_value());
+  EXPECT_EQ((*after)->bytes_per_second, 28e9);
+  EXPECT_EQ((*after)->flops_per_second, 4e11);
+}
+
 TEST_F(RegistryTest, ADamagedFileIsMadeAnew) {
   put_in_cache("models--org--tiny", kCommit, "main");
   { ASSERT_TRUE(open().scan(options_)); }

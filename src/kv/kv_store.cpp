@@ -132,15 +132,11 @@ bool KvStore::can_reserve(std::span<const RowSpan> spans) const {
   return true;
 }
 
-std::size_t KvStore::bytes_per_token() const noexcept {
-  std::size_t total = 0;
-  for (const GroupGeometry& group : core_->geometry.groups) {
-    if (group.holds_state()) continue;
-    const bool is_encoded = group.encoded_pool != kNoPool;
-    for (const std::size_t bytes : core_->geometry.pools[group.pool(is_encoded)].token_bytes)
-      total += bytes * group.layers.size();
-  }
-  return total;
+std::size_t KvStore::bytes_per_token() const noexcept { return core_->geometry.bytes_per_token(); }
+
+std::size_t KvStore::budget_for(std::uint64_t n_tokens, std::uint32_t max_chunk) const {
+  const KvStoreOptions& o = core_->options;
+  return core_->geometry.budget_for(n_tokens, max_chunk, o.split_tokens, o.split_chunk);
 }
 
 std::size_t KvStore::projected_blocks(std::uint32_t pool,

@@ -114,6 +114,8 @@ class KvStore {
                                std::uint32_t max_chunk,
                                bool is_converted = false) const noexcept;
   bool fits(std::uint64_t n_tokens, std::uint32_t max_chunk) const noexcept;
+  // The smallest budget with which a store like this one holds such a row.
+  std::size_t budget_for(std::uint64_t n_tokens, std::uint32_t max_chunk) const;
 
   std::uint32_t n_pools() const noexcept;  // 1 unless layers differ in width or form
   std::size_t n_tables(std::uint32_t pool) const noexcept;  // block tables a row may have there

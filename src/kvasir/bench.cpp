@@ -162,7 +162,7 @@ Result<Report> run(const Options& options) {
   KVASIR_TRY(Bench bench, open(options));
   Report report;
   report.model = options.open.model.filename().string();
-  report.backend = bench.device->numerics_id();
+  report.backend = bench.device->label();
   report.n_threads = bench.device->n_threads();
   report.n_prefill = options.n_prefill;
   report.n_decode = options.n_decode;

@@ -1,47 +1,34 @@
 #include <algorithm>
-#include <fstream>
 #include <future>
 #include <limits>
 #include <random>
 #include <utility>
 
+#include "base/byte_size.h"
+#include "base/log.h"
 #include "cache/cache_namespace.h"
 #include "engine/engine_thread.h"
+#include "fit/memory.h"
+#include "fit/speed.h"
 #include "formats/model_files.h"
-#include "kv/kv_scheme.h"
 #include "kvasir/embed/embedding_run.h"
-#include "kvasir/kv/open_scheme.h"
+#include "kvasir/fit/process_memory.h"
+#include "kvasir/fit_model.h"
 #include "kvasir/kvasir.h"
 #include "kvasir/text/mailbox.h"
 #include "kvasir/text/text_model.h"
 #include "kvasir/text/text_sink.h"
 #include "model/model.h"
 #include "sampling/request_sampling.h"
+#include "text/reasoning_budget.h"
 
 namespace kvasir {
 namespace {
 
-constexpr std::uint64_t kMaxDefaultKvBytes = 8'000'000'000;
 constexpr std::uint32_t kChatMaxTokens = 4096;  // SAMP-40
 constexpr std::uint32_t kAllThatFits = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kMinBoundaryTokens = 64;  // CACHE-13
 constexpr std::chrono::milliseconds kCancelPoll{50};
-
-std::uint64_t available_bytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key, unit; meminfo >> key;) {
-    std::uint64_t kib = 0;
-    meminfo >> kib;
-    std::getline(meminfo, unit);
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return kMaxDefaultKvBytes;
-}
-
-std::uint64_t kv_budget(const OpenOptions& options) {
-  if (options.kv_budget_bytes > 0) return options.kv_budget_bytes;
-  return std::min(available_bytes() / 4, kMaxDefaultKvBytes);
-}
 
 std::optional<std::vector<cache::NamespaceParts::Layer>> namespace_layers(
     const kv::KvScheme& scheme) {
@@ -53,17 +40,14 @@ std::optional<std::vector<cache::NamespaceParts::Layer>> namespace_layers(
 }
 
 Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
+                                                    const SizedModel& sized,
                                                     ops::Device& device,
                                                     model::Model& model,
                                                     const TextModel& text,
                                                     const Clock& clock) {
-  KVASIR_TRY(const kv::KvScheme scheme, open_scheme(options, model.exact_f32(), model.kv_list()));
-  KVASIR_TRY(auto store, kv::KvStore::make(device, model.kv_list(),
-                                           {.scheme = scheme,
-                                            .block_tokens = options.block_tokens,
-                                            .budget_bytes = kv_budget(options),
-                                            .split_tokens = 8192,
-                                            .split_chunk = options.max_step_tokens}));
+  const kv::KvScheme& scheme = sized.scheme;
+  KVASIR_TRY(auto store,
+             kv::KvStore::make(device, model.kv_list(), store_options_of(sized, options)));
   engine::EngineParts parts{
       .executor = model, .clock = clock, .store = std::move(store), .cache = nullptr};
   if (options.prompt_cache_bytes > 0) {
@@ -78,7 +62,14 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   engine_options.max_rows = options.max_rows;
   engine_options.max_step_tokens = options.max_step_tokens;
   engine_options.prefill_share = options.prefill_share;
-  engine_options.context_length = options.context_length;
+  engine_options.context_length =
+      static_cast<std::uint32_t>(fit::max_context(sized.facts, sized.usable_bytes));
+  engine_options.step_bytes = [facts = sized.facts](std::uint64_t n_tokens,
+                                                    std::span<const std::uint32_t> ends) {
+    std::uint64_t bytes = fit::weight_read_bytes(facts, n_tokens);
+    for (const std::uint32_t end : ends) bytes += fit::kv_read_bytes(facts, end);
+    return bytes;
+  };
   engine_options.queue_limit = options.queue_limit;
   engine_options.snapshot_every = options.snapshot_every;
   if (options.queue_timeout.count() > 0) engine_options.queue_timeout = options.queue_timeout;
@@ -94,6 +85,19 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
                               .media_ns = {},
                               .method_ns = {}});
   return engine::Engine::make(std::move(parts), engine_options);
+}
+
+// FIT-22, and what is worth a warning.
+Status check_memory(const SizedModel& sized) {
+  KVASIR_TRY_DO(fit::check_load(sized.name, sized.facts, sized.usable_bytes));
+  const std::string warning =
+      fit::short_context_warning(sized.name, sized.facts, sized.usable_bytes);
+  if (!warning.empty()) log::warning(warning);
+  const std::uint64_t left = fit::left_for_kv(sized.facts, sized.usable_bytes);
+  if (sized.facts.kv_budget_bytes > left)
+    log::warning("--kv-budget " + format_bytes(sized.facts.kv_budget_bytes) + " is more than the " +
+                 format_bytes(left) + " that are left of " + format_bytes(sized.usable_bytes));
+  return {};
 }
 
 void take_event(Choice& choice, GenerationEvent& event) {
@@ -149,6 +153,8 @@ struct Engine::Impl {
   std::optional<Embedder> embedder;  // of an embedding model
   std::size_t max_rows = 1;
   SteadyClock clock;
+  OpenOptions opened_with;
+  SizedModel sized;
   ModelSummary summary;
   std::vector<sampling::PartialSampling> sampling_layers;  // server flags, then the model's own
   SamplingOptions default_sampling;
@@ -164,6 +170,8 @@ struct Engine::Impl {
   Result<RenderedPrompt> prompt_of(const GenerateRequest& request) const;
   Result<EmbeddingWork> embedding_work_of(const EmbedRequest& request) const;
   GenerateOptions options_of(const GenerateRequest& request, RenderedPrompt prompt) const;
+  Result<std::shared_ptr<const TokenConstraint>> constraint_of(const GenerateRequest& request,
+                                                               bool starts_in_reasoning) const;
   Result<std::vector<std::unique_ptr<Sink>>> sinks_of(
       const GenerateRequest& request,
       bool starts_in_reasoning,
@@ -185,10 +193,11 @@ void Engine::Impl::summarize(const OpenOptions& options, const formats::ModelFil
   summary.name = (path.has_filename() ? path : path.parent_path()).filename().string();
   summary.path = path.string();
   summary.architecture = files.config().string_or("model_type", "?");
-  summary.backend = device->numerics_id();
-  if (const auto scheme = open_scheme(options, model->exact_f32(), model->kv_list()))
-    summary.kv_type = scheme->cache_key();
+  summary.backend = device->label();
+  summary.numerics = device->numerics_id() + std::string(model->rope_choice());
+  summary.kv_type = sized.scheme.cache_key();
   summary.kv_quant = options.kv_quant;
+  summary.usable_bytes = sized.usable_bytes;
   summary.weight_bytes = model->weight_bytes();
   summary.model_context_length = model->max_positions();
   summary.vocab = model->vocab_size();
@@ -252,6 +261,16 @@ GenerateOptions Engine::Impl::options_of(const GenerateRequest& request,
   return options;
 }
 
+Result<std::shared_ptr<const TokenConstraint>> Engine::Impl::constraint_of(
+    const GenerateRequest& request, bool starts_in_reasoning) const {
+  if (!request.reasoning_budget || request.messages.empty())
+    return std::shared_ptr<const TokenConstraint>();
+  return text::make_reasoning_constraint(text->tokenizer(), {.format = text->output().reasoning,
+                                                             .starts_open = starts_in_reasoning,
+                                                             .n_tokens = *request.reasoning_budget,
+                                                             .vocab = model->vocab_size()});
+}
+
 Result<std::vector<std::unique_ptr<Sink>>> Engine::Impl::sinks_of(
     const GenerateRequest& request,
     bool starts_in_reasoning,
@@ -275,10 +294,15 @@ Result<std::vector<std::unique_ptr<Sink>>> Engine::Impl::sinks_of(
 
 Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
   auto impl = std::make_unique<Impl>();
+  impl->opened_with = options;
   KVASIR_TRY(impl->device, make_device(options.backend, options.n_threads, options.isa));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(options.model));
+  bytes_at_start();  // read before there is anything to count twice
+  const std::uint64_t heap_before = heap_bytes();
   KVASIR_TRY(impl->text, TextModel::load(files, {.chat_template = options.chat_template,
                                                  .tool_parser = options.tool_parser}));
+  KVASIR_TRY(impl->sized, size_model(files, *impl->device, options, heap_bytes() - heap_before));
+  KVASIR_TRY_DO(check_memory(impl->sized));  // before anything large is taken
   KVASIR_TRY(impl->model, model::Model::load(files, *impl->device,
                                              {.max_context = options.context_length,
                                               .max_step_tokens = options.max_step_tokens,
@@ -289,8 +313,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
     KVASIR_TRY(impl->embedder, Embedder::make(files, *impl->model, impl->text->tokenizer()));
   }
   impl->max_rows = std::min<std::size_t>(options.max_rows, options.queue_limit);
-  KVASIR_TRY(auto engine,
-             make_engine(options, *impl->device, *impl->model, *impl->text, impl->clock));
+  KVASIR_TRY(auto engine, make_engine(options, impl->sized, *impl->device, *impl->model,
+                                      *impl->text, impl->clock));
   KVASIR_TRY_DO(impl->read_sampling_layers(options, files.generation_config()));
   impl->summarize(options, files);
   impl->summary.context_length = static_cast<std::uint32_t>(engine->context_limit().context());
@@ -308,7 +332,9 @@ Result<Generation> Engine::start(const GenerateRequest& request,
   KVASIR_TRY(auto sinks, impl_->sinks_of(request, prompt.starts_in_reasoning, listener));
   Generation generation;
   generation.prompt = prompt.tokens;
+  const bool starts_open = prompt.starts_in_reasoning;
   GenerateOptions options = impl_->options_of(request, std::move(prompt));
+  KVASIR_TRY(options.constraint, impl_->constraint_of(request, starts_open));
   KVASIR_TRY(generation.ids, impl_->thread->submit_choices(std::move(options), std::move(sinks)));
   return generation;
 }
@@ -427,6 +453,22 @@ Result<std::string> Engine::render(const GenerateRequest& request) const {
 Result<std::uint64_t> Engine::count_tokens(const GenerateRequest& request) const {
   KVASIR_TRY(const RenderedPrompt prompt, impl_->prompt_of(request));
   return std::uint64_t{prompt.tokens.size()};
+}
+
+fit::FitReport Engine::fit() const {
+  const Impl& i = *impl_;
+  const std::uint64_t context =
+      std::min<std::uint64_t>(fit::kUsualContext, i.summary.context_length);
+  fit::FitReport report = report_of(i.sized, i.opened_with, i.opened_with.machine, context);
+  report.n_threads = i.device->n_threads();
+  return report;
+}
+
+const fit::MachineSpeed& Engine::machine() const noexcept { return impl_->opened_with.machine; }
+
+std::string Engine::startup_line() const {
+  return fit::startup_line(impl_->summary.name, impl_->sized.facts, impl_->opened_with.machine,
+                           impl_->summary.context_length, /*is_auto_picked=*/false);
 }
 
 const ModelSummary& Engine::summary() const noexcept { return impl_->summary; }

@@ -11,18 +11,22 @@
 #include "codec/weight_type.h"
 #include "fit/machine.h"
 #include "fit/memory.h"
+#include "kv/kv_plan.h"
+#include "kvasir/fit/process_memory.h"
 #include "kvasir/kv/open_scheme.h"
+#include "kvasir/text/text_model.h"
 #include "model/families.h"
 #include "model/model.h"
 
 namespace kvasir {
 namespace {
 
-// Vocabulary, merges and their indexes, of one token; the process itself with its HTTP buffers.
-// Estimates of what no owner reports.
-constexpr std::uint64_t kTokenizerTokenBytes = 256;
-constexpr std::uint64_t kProcessBytes = 32'000'000;
+// What threads, connections and requests take beside the process as it started. Measured
+// (docs/fit.md).
+constexpr std::uint64_t kServiceBytes = 1'500'000;
 constexpr std::uint32_t kSizingPositions = 64;
+// A budget of pools of different blocks is divided as rows of this many tokens would use it.
+constexpr std::uint32_t kSplitTokens = 8192;
 
 std::uint64_t ref_bytes(const codec::WeightMatrix& weight, bool keeps_codes) {
   const codec::WeightTypeInfo& info = codec::info(weight.type);
@@ -43,10 +47,11 @@ struct SizedMatrix final : ops::PackedMatrix {
 // would take. Its ops are never run.
 class SizingDevice final : public ops::Device {
  public:
-  explicit SizingDevice(std::unique_ptr<ops::Device> inner) : inner_(std::move(inner)) {}
+  explicit SizingDevice(ops::Device& inner) : inner_(&inner) {}
 
   std::string_view name() const noexcept override { return inner_->name(); }
   std::string numerics_id() const override { return inner_->numerics_id(); }
+  std::string label() const override { return inner_->label(); }
   const ops::OpTable& ops() const noexcept override { return inner_->ops(); }
   int n_threads() const noexcept override { return inner_->n_threads(); }
   bool is_exact() const noexcept override { return inner_->is_exact(); }
@@ -66,7 +71,7 @@ class SizingDevice final : public ops::Device {
   }
 
  private:
-  std::unique_ptr<ops::Device> inner_;
+  ops::Device* inner_;
 };
 
 bool is_ref(const OpenOptions& options) {
@@ -107,13 +112,14 @@ std::uint64_t step_token_bytes(const model::DecoderConfig& config, const OpenOpt
 
 std::uint64_t fixed_bytes(const model::Model& model,
                           const OpenOptions& options,
+                          std::uint64_t text_bytes,
                           std::uint64_t max_positions) {
   const model::DecoderConfig& config = model.config();
   const std::uint64_t sampler = std::uint64_t{options.max_rows} * config.vocab * 4;
   const std::uint64_t n = std::max(model.max_positions(), 1u);
   const std::uint64_t rope = (model.rope_bytes() + n - 1) / n * max_positions;
-  return head_bytes(config, options.max_rows) + sampler + rope +
-         config.vocab * kTokenizerTokenBytes + kProcessBytes;
+  return head_bytes(config, options.max_rows) + sampler + rope + text_bytes + bytes_at_start() +
+         kServiceBytes;
 }
 
 // Of a query and one key it attends; with a sparse index as if it attended every one.
@@ -146,6 +152,25 @@ Status check_options(const OpenOptions& options) {
   return kv::check_block_tokens(options.block_tokens);
 }
 
+Result<kv::KvPlan> plan_of(const KvList& list,
+                           const kv::KvScheme& scheme,
+                           const OpenOptions& options) {
+  return kv::KvPlan::make(list, scheme, options.block_tokens, kSplitTokens,
+                          options.max_step_tokens);
+}
+
+// What the facts say of the KV state, from the arithmetic of the store that would hold it.
+Status set_state(const KvList& list,
+                 const kv::KvScheme& scheme,
+                 const OpenOptions& options,
+                 fit::Facts& facts) {
+  KVASIR_TRY(facts.state, fit::state_of(list, scheme));
+  facts.transition = scheme.transition();
+  KVASIR_TRY(const kv::KvPlan plan, plan_of(list, scheme, options));
+  facts.budget_for = [plan](std::uint64_t n) { return plan.budget_for(n); };
+  return {};
+}
+
 // What `--kv-quant` would give instead of the scheme in use; else as that one is.
 Result<fit::Facts> facts_under(const char* quant,
                                const fit::Facts& facts,
@@ -158,8 +183,7 @@ Result<fit::Facts> facts_under(const char* quant,
                                                          .type = in_use.type}));
   scheme.first_span = in_use.first_span;
   fit::Facts out = facts;
-  out.transition = scheme.transition();
-  KVASIR_TRY(out.state, fit::state_of(list, scheme));
+  KVASIR_TRY_DO(set_state(list, scheme, options, out));
   return out;
 }
 
@@ -182,13 +206,9 @@ std::vector<fit::SchemeContext> contexts_of_schemes(const fit::Facts& facts,
   return out;
 }
 
-// The model's own limit; with FIT-12's refusal of a longer context.
-Result<std::uint64_t> model_limit(const formats::ModelFiles& files, std::uint64_t asked) {
-  KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
-  if (asked > config.max_positions)
-    return invalid("context length " + std::to_string(asked) + " exceeds the model's " +
-                   std::to_string(config.max_positions));
-  return std::uint64_t{config.max_positions};
+Error too_long(std::uint64_t asked, std::uint64_t limit) {  // FIT-12
+  return invalid("context length " + std::to_string(asked) + " exceeds the model's " +
+                 std::to_string(limit));
 }
 
 std::string name_of_model(const std::filesystem::path& path) {
@@ -207,22 +227,53 @@ Result<fit::Facts> facts_of(const model::Model& model,
                             const formats::ModelFiles& files,
                             const OpenOptions& options,
                             const kv::KvScheme& scheme,
+                            std::uint64_t text_bytes,
                             std::uint64_t max_positions) {
   fit::Facts facts;
   facts.weight_bytes = model.weight_bytes();
-  facts.fixed_bytes = fixed_bytes(model, options, max_positions);
+  facts.fixed_bytes = fixed_bytes(model, options, text_bytes, max_positions);
   facts.step_token_bytes = step_token_bytes(model.config(), options);
   facts.chunk = options.max_step_tokens;
   if (model.takes_whole_rows())  // its longest input is one step (SCH-12)
     facts.chunk = std::max(facts.chunk, static_cast<std::uint32_t>(max_positions));
   facts.block_tokens = options.block_tokens;
   facts.max_positions = max_positions;
-  KVASIR_TRY(facts.state, fit::state_of(model.kv_list(), scheme));
-  facts.transition = scheme.transition();
+  facts.kv_budget_bytes = options.kv_budget_bytes;
+  KVASIR_TRY_DO(set_state(model.kv_list(), scheme, options, facts));
   facts.scores = fit::score_facts_of(files.config());
   facts.attention_memory = is_ref(options) ? fit::ref_attention() : fit::tiled_attention();
   fill_speed_facts(model, facts);
   return facts;
+}
+
+Result<SizedModel> size_model(const formats::ModelFiles& files,
+                              ops::Device& device,
+                              const OpenOptions& options,
+                              std::uint64_t text_bytes) {
+  KVASIR_TRY_DO(check_options(options));
+  KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
+  const std::uint64_t limit = config.max_positions;
+  if (options.context_length > limit) return too_long(options.context_length, limit);
+  SizingDevice sizing(device);
+  const auto n_positions =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, kSizingPositions));
+  KVASIR_TRY(const auto model, model::Model::load(files, sizing,
+                                                  {.max_context = n_positions,
+                                                   .max_step_tokens = 1,
+                                                   .max_wanted = 1,
+                                                   .progress = {},
+                                                   .exact_f32 = false}));
+  SizedModel out;
+  out.name = name_of_model(options.model);
+  out.list = model->kv_list();
+  out.model_context = limit;
+  KVASIR_TRY(out.scheme, open_scheme(options, model->exact_f32(), out.list));
+  const std::uint64_t served = options.context_length > 0 ? options.context_length : limit;
+  KVASIR_TRY(out.facts, facts_of(*model, files, options, out.scheme, text_bytes, served));
+  out.usable_bytes = usable_bytes(options.memory_budget_bytes);
+  KVASIR_TRY(const kv::KvPlan plan, plan_of(out.list, out.scheme, options));
+  out.facts.fixed_bytes += plan.books_bytes(fit::kv_budget(out.facts, out.usable_bytes));
+  return out;
 }
 
 fit::MachineSpeed measure_machine(int n_threads) {
@@ -232,37 +283,49 @@ fit::MachineSpeed measure_machine(int n_threads) {
           .efficiency = {}};
 }
 
-Result<fit::FitReport> fit_model(const FitOptions& options) {
-  const OpenOptions& open = options.open;
-  KVASIR_TRY_DO(check_options(open));
-  KVASIR_TRY(const auto files, formats::ModelFiles::open(open.model));
-  KVASIR_TRY(const std::uint64_t limit, model_limit(files, open.context_length));
-  KVASIR_TRY(auto inner, make_device(open.backend, open.n_threads, open.isa));
-  SizingDevice device(std::move(inner));
-  const auto n_positions =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, kSizingPositions));
-  KVASIR_TRY(const auto model, model::Model::load(files, device,
-                                                  {.max_context = n_positions,
-                                                   .max_step_tokens = 1,
-                                                   .max_wanted = 1,
-                                                   .progress = {},
-                                                   .exact_f32 = false}));
-  KVASIR_TRY(const kv::KvScheme scheme, open_scheme(open, model->exact_f32(), model->kv_list()));
-  KVASIR_TRY(const fit::Facts facts, facts_of(*model, files, open, scheme, limit));
-  const std::uint64_t usable = usable_bytes(options.memory_budget_bytes);
+kv::KvStoreOptions store_options_of(const SizedModel& sized, const OpenOptions& options) {
+  return {.scheme = sized.scheme,
+          .block_tokens = options.block_tokens,
+          .budget_bytes = fit::kv_budget(sized.facts, sized.usable_bytes),
+          .split_tokens = kSplitTokens,
+          .split_chunk = options.max_step_tokens};
+}
+
+fit::FitReport report_of(const SizedModel& sized,
+                         const OpenOptions& options,
+                         const fit::MachineSpeed& machine,
+                         std::uint64_t context) {
   fit::FitReport out;
-  out.model = name_of_model(open.model);
-  KVASIR_TRY_DO(fit::check_load(out.model, facts, usable));
-  const fit::MachineSpeed machine = measure_machine(device.n_threads());
-  const std::uint64_t usual = std::min(fit::kUsualContext, limit);
-  out.scheme = scheme.cache_key();
-  out.model_context = limit;
-  out.batch = open.max_rows;
-  out.n_threads = device.n_threads();
-  out.report = fit::make_report(facts, machine, usable,
-                                open.context_length > 0 ? open.context_length : usual);
-  out.schemes = contexts_of_schemes(facts, model->kv_list(), open, scheme, usable);
-  out.speeds = fit::speeds_that_fit(facts, machine, out.report.max_context, open.max_rows);
+  out.model = sized.name;
+  out.scheme = sized.scheme.cache_key();
+  out.model_context = sized.model_context;
+  out.batch = options.max_rows;
+  out.report = fit::make_report(sized.facts, machine, sized.usable_bytes, context);
+  out.schemes =
+      contexts_of_schemes(sized.facts, sized.list, options, sized.scheme, sized.usable_bytes);
+  out.speeds = fit::speeds_that_fit(sized.facts, machine, out.report.max_context, options.max_rows);
+  return out;
+}
+
+Result<fit::FitReport> fit_model(const FitOptions& options) {
+  OpenOptions open = options.open;
+  const auto context = open.context_length;
+  open.context_length = 0;  // what is asked about, not what would be served
+  KVASIR_TRY(const auto files, formats::ModelFiles::open(open.model));
+  KVASIR_TRY(const auto device, make_device(open.backend, open.n_threads, open.isa));
+  bytes_at_start();  // read before there is anything to count twice
+  const std::uint64_t before = heap_bytes();
+  const auto text = TextModel::load(
+      files, {.chat_template = open.chat_template, .tool_parser = open.tool_parser});
+  if (!text && text.error().code != Errc::not_found) return text.error();  // no tokenizer: no bytes
+  KVASIR_TRY(const SizedModel sized, size_model(files, *device, open, heap_bytes() - before));
+  if (context > sized.model_context) return too_long(context, sized.model_context);
+  KVASIR_TRY_DO(fit::check_load(sized.name, sized.facts, sized.usable_bytes));
+  const fit::MachineSpeed machine = measure_machine(device->n_threads());
+  fit::FitReport out =
+      report_of(sized, open, machine,
+                context > 0 ? context : std::min(fit::kUsualContext, sized.model_context));
+  out.n_threads = device->n_threads();
   return out;
 }
 

@@ -29,7 +29,8 @@ struct GenerateRequest {
   json::Object template_variables;  // enable_thinking, …
   bool continue_final_message = false;  // TXT-31: the answer goes on with the last message
   bool parallel_tool_calls = true;
-  bool splits_reasoning = true;  // false: reasoning stays in the content
+  bool splits_reasoning = true;                   // false: reasoning stays in the content
+  std::optional<std::uint32_t> reasoning_budget;  // reasoning tokens at most (TXT-52)
 
   std::uint32_t n = 1;                      // choices; they share the prompt's KV
   std::optional<std::uint32_t> max_tokens;  // unset: 512, 4096 for chat, lowered to fit

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "engine/engine.h"
+#include "fit/report.h"
 #include "kvasir/embedding.h"
 #include "kvasir/generation.h"
 #include "kvasir/options.h"
@@ -32,10 +33,12 @@ struct ModelSummary {
   std::string name;  // file or folder name
   std::string path;
   std::string architecture;
-  std::string backend;   // with its instruction set
+  std::string backend;   // for people, with its instruction set: "cpu-avx512"
+  std::string numerics;  // identity of its bits: "cpu-1" (CACHE-32)
   std::string kv_type;   // the KV scheme's key: "bf16", "turbo-k8v3" (KV-2)
   std::string kv_quant;  // as asked for: "off", "8", "turbo" …
   std::uint64_t weight_bytes = 0;
+  std::uint64_t usable_bytes = 0;  // of memory, for everything (FIT-1)
   std::uint32_t context_length = 0;
   std::uint32_t model_context_length = 0;  // the model's own limit
   std::uint32_t vocab = 0;
@@ -103,6 +106,12 @@ class Engine {
   Result<std::string> render(const GenerateRequest& request) const;
   // The tokens of a request's prompt.
   Result<std::uint64_t> count_tokens(const GenerateRequest& request) const;
+
+  // What the memory model says (FIT-10): the formula that this engine was opened by. Predictions
+  // are 0 without OpenOptions::machine.
+  fit::FitReport fit() const;
+  std::string startup_line() const;                   // FIT-23
+  const fit::MachineSpeed& machine() const noexcept;  // as given at open
 
   const ModelSummary& summary() const noexcept;
   engine::EngineSnapshot snapshot() const;  // of the last step boundary

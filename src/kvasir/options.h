@@ -12,6 +12,7 @@
 
 #include "base/progress.h"
 #include "base/result.h"
+#include "fit/speed.h"
 #include "json/json.h"
 #include "ops/device.h"
 #include "tensor/dtype.h"
@@ -35,10 +36,12 @@ struct OpenOptions {
   std::string kv_start;               // --quantized-kv-start: a position, or "eager"
   std::uint16_t kv_group = 64;        // --kv-group-size
   std::uint32_t kv_first_span = 512;  // F of KV-20; smaller in tests
-  std::uint64_t kv_budget_bytes = 0;  // 0: a quarter of the available memory, at most 8 GB
-  std::uint32_t max_rows = 8;         // --batch
-  std::uint32_t max_step_tokens = 512;            // --max-step-tokens
-  std::uint32_t prefill_share = 128;              // --prefill-share
+  std::uint64_t memory_budget_bytes =
+      0;                                // --memory-budget; 0: what the machine has to give (FIT-1)
+  std::uint64_t kv_budget_bytes = 0;    // --kv-budget; 0: what the rest leaves of it (FIT-9)
+  std::uint32_t max_rows = 8;           // --batch
+  std::uint32_t max_step_tokens = 512;  // --max-step-tokens
+  std::uint32_t prefill_share = 128;    // --prefill-share
   std::uint64_t prompt_cache_bytes = 8ull << 30;  // 0: no prefix cache
   std::size_t prompt_cache_entries = 0;           // --prompt-cache-size; 0: as many as fit
   std::string cache_policy = "lru";               // --cache-policy (CACHE-23)
@@ -48,6 +51,7 @@ struct OpenOptions {
   std::string chat_template;                      // its text; empty: the model's own
   std::string tool_parser;                        // --tool-parser; empty: found (TXT-40)
   json::Value sampling_flags = json::Object{};    // defaults, named as in a request (SAMP-40)
+  fit::MachineSpeed machine;  // measured, for predictions; zeros: none are made (FIT-16)
   ProgressSink progress;
 };
 

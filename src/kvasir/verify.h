@@ -55,4 +55,15 @@ struct KvQualityOptions {
 // with f32 KV over a teacher-forced text. Fails nothing: numbers to look at (docs/kv.md).
 Result<Summary> kv_quality(const KvQualityOptions& options, const Line& line);
 
+struct KvMemoryOptions {
+  OpenOptions open;
+  std::vector<std::string> schemes;  // each a --kv-quant
+  std::uint32_t n_tokens = 8192;     // over which the process's growth is taken
+};
+
+// A table: bytes of a token as predicted, as the planes add up, and by the growth of the process.
+// Fails a scheme whose planes are not as predicted, or whose growth is not within 2 %. The process
+// must do nothing else meanwhile (docs/kv.md).
+Result<Summary> kv_memory(const KvMemoryOptions& options, const Line& line);
+
 }  // namespace kvasir::verify

@@ -42,6 +42,9 @@ class Device {
   virtual ~Device() = default;
   virtual std::string_view name() const noexcept = 0;  // "ref", "ref:mirror", "cpu"
   virtual std::string numerics_id() const = 0;         // part of every cache identity (CACHE-32)
+  // For people: the name with the instruction set in use, "cpu-avx512". Not an identity:
+  // instruction sets share a numerics_id when they give the same bits.
+  virtual std::string label() const { return std::string(name()); }
   virtual const OpTable& ops() const noexcept = 0;
   virtual int n_threads() const noexcept { return 1; }
   // Rounds no activation to bf16, whatever a weight was packed with: the oracle.

@@ -17,6 +17,7 @@ class WrappedDevice : public Device {
 
   std::string_view name() const noexcept override { return inner_.name(); }
   std::string numerics_id() const override { return inner_.numerics_id(); }
+  std::string label() const override { return inner_.label(); }
   const OpTable& ops() const noexcept override { return table_; }
   int n_threads() const noexcept override { return inner_.n_threads(); }
   bool is_exact() const noexcept override { return inner_.is_exact(); }

@@ -72,6 +72,7 @@ constexpr std::array kRoutes{
     always("GET", "/metrics", metrics),
     always("GET", "/version", version),
     quick("GET", "/stats", stats),
+    work("GET", "/fit", fit_report),
     quick("GET", "/props", props),
     quick("GET", "/slots", slots),
     always("GET", "/library", library),

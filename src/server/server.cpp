@@ -53,6 +53,8 @@ Result<std::unique_ptr<Server>> Server::start(const ServeOptions& options,
   state->options = options;
   state->library = library;
   state->downloads = downloads;
+  if (options.max_rows_per_key > 0)
+    state->key_rows = std::make_unique<KeyRows>(options.api_keys, options.max_rows_per_key);
   state->workers = std::make_unique<WorkerPool>(kWorkers);
   ServerState* shared = state.get();
   KVASIR_TRY(state->http, HttpServer::listen(transport_options(options),
@@ -61,6 +63,8 @@ Result<std::unique_ptr<Server>> Server::start(const ServeOptions& options,
                                              }));
   if (!state->http->is_loopback_only() && options.api_keys.empty())
     log::warning("listening beyond loopback without --api-key: anyone who reaches it can use it");
+  if (options.max_rows_per_key > 0 && options.api_keys.empty())
+    log::warning("--max-rows-per-key has no effect without --api-key");
   state->http->start();
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }

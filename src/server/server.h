@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,11 @@ struct ServeOptions {
   bool strict_model = false;                  // other names are 404
   std::string reasoning_field = "reasoning";  // --reasoning-format; "none": left in the content
   json::Object template_variables;            // --chat-template-args
-  bool mlx_logprobs = false;  // --logprobs-format mlx: mlx-lm's block in whole answers
+  bool mlx_logprobs = false;            // --logprobs-format mlx: mlx-lm's block in whole answers
+  bool streams_tool_arguments = false;  // a chunk for a call's name, then chunks of its arguments
   bool logs_prompts = false;
+  std::optional<std::uint32_t> reasoning_budget;  // --reasoning-budget; none: no limit (TXT-52)
+  std::uint32_t max_rows_per_key = 0;             // SCH-44; 0: not bounded
 
   // Time (SCH-32, 41, 42); 0: none.
   std::chrono::milliseconds request_timeout{0};

@@ -68,9 +68,9 @@ TEST_F(ServerTest, HealthIsExactAndLoadingIs503_SRV_18) {
 
 TEST_F(ServerTest, RoutesAnswerAndWrongMethodsSayWhatIsAllowed) {
   start();
-  for (const char* path :
-       {"/v1/models", "/v1/models/tiny", "/metrics", "/stats", "/props", "/slots", "/version",
-        "/library", "/downloads", "/", "/chat", "/assets/app.js", "/api/tags", "/api/version"})
+  for (const char* path : {"/v1/models", "/v1/models/tiny", "/metrics", "/stats", "/props",
+                           "/slots", "/version", "/library", "/downloads", "/fit", "/", "/chat",
+                           "/assets/app.js", "/api/tags", "/api/version"})
     EXPECT_EQ(ask(get(path)).status, 200) << path;
   EXPECT_EQ(ask(get("/nowhere")).status, 404);
   EXPECT_EQ(ask(get("/v1/models/other")).status, 404);
@@ -120,6 +120,29 @@ TEST_F(ServerTest, AClientThatLeavesFreesItsRow_C25) {
       EXPECT_TRUE(within(1s, [&] { return rows() == 0; })) << "stream " << stream;
     }
   }
+}
+
+TEST_F(ServerTest, AKeyHasNoMoreRowsThanItMayAndOthersAreServed_SCH_44) {
+  ServeOptions options;
+  options.api_keys = {"a", "b"};
+  options.max_rows_per_key = 1;
+  start(options);
+  const auto short_one = [&](const char* key) {
+    return ask(post("/v1/completions", R"({"prompt":"abc","max_tokens":2})",
+                    std::string("x-api-key: ") + key + "\r\n"));
+  };
+  TestClient running = client();
+  running.send(post("/v1/completions", endless(true), "x-api-key: a\r\n"));
+  ASSERT_TRUE(within(2s, [&] { return rows() > 0; }));
+
+  const TestReply refused = short_one("a");
+
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.body, HasSubstr("queue_full"));
+  EXPECT_NE(refused.header("retry-after"), "");
+  EXPECT_EQ(short_one("b").status, 200);
+  running.close();
+  EXPECT_TRUE(within(2s, [&] { return short_one("a").status == 200; }));
 }
 
 TEST_F(ServerTest, AReaderThatTakesNothingRestsAndEndsAlone_SCH_42_43) {

@@ -11,6 +11,7 @@ namespace {
 
 struct Rename {
   std::string_view from, to;
+  std::string_view unit = {};  // of the value: what ours would read in another unit
 };
 
 constexpr std::array kRenames{
@@ -26,6 +27,9 @@ constexpr std::array kRenames{
     Rename{"--predict", "--max-tokens"},
     Rename{"--repeat-penalty", "--repetition-penalty"},
     Rename{"--cors-origins", "--allowed-origins"},
+    Rename{"--cache-ram", "--prompt-cache", "MiB"},
+    Rename{"--prompt-cache-bytes", "--prompt-cache", "B"},
+    Rename{"--paged-kv-block-size", "--kv-block-size"},
     Rename{"--chat-template-file", "--chat-template"},
     Rename{"--chat-template-kwargs", "--chat-template-args"},
 };
@@ -51,6 +55,9 @@ constexpr std::array kDropped{
     Dropped{"--no-mmap", Value::none, "files are always mapped"},
     Dropped{"--jinja", Value::none, "templates are always rendered"},
     Dropped{"--metrics", Value::none, "/metrics is always there"},
+    Dropped{"--paged-kv", Value::none, "KV state is always paged"},
+    Dropped{"--use-default-chat-template", Value::none, "the model's own template is the default"},
+    Dropped{"--in-process", Value::none, "the engine always runs in this process"},
     Dropped{"--trust-remote-code", Value::none, "kvasir never runs model code"},
 };
 
@@ -68,13 +75,21 @@ std::optional<std::size_t> dropped_at(const std::vector<std::string>& args, std:
   return found->value == Value::on_off && is_on_off(args[i + 1]) ? 2 : 1;
 }
 
-std::string renamed(const std::string& argument) {
+// Our spelling of args[i], and of its value when that stands in the next argument and has a unit.
+void append_renamed(const std::vector<std::string>& args,
+                    std::size_t& i,
+                    std::vector<std::string>& out) {
+  const std::string& argument = args[i];
   const std::size_t end = std::min(argument.find('='), argument.size());
-  for (const Rename& rename : kRenames) {
-    if (std::string_view(argument).substr(0, end) == rename.from)
-      return std::string(rename.to) + argument.substr(end);
-  }
-  return argument;
+  const auto found = std::find_if(kRenames.begin(), kRenames.end(), [&](const Rename& rename) {
+    return std::string_view(argument).substr(0, end) == rename.from;
+  });
+  if (found == kRenames.end()) return out.push_back(argument);
+  const bool has_value = end < argument.size();
+  out.push_back(std::string(found->to) + argument.substr(end) +
+                (has_value ? std::string(found->unit) : ""));
+  if (has_value || found->unit.empty() || i + 1 == args.size()) return;
+  out.push_back(args[++i] + std::string(found->unit));
 }
 
 }  // namespace
@@ -89,7 +104,7 @@ std::vector<std::string> normalized_arguments(int argc,
       i += *n_dropped - 1;
       continue;
     }
-    out.push_back(renamed(args[i]));
+    append_renamed(args, i, out);
   }
   constexpr std::array<std::string_view, 5> kOwnFlags{"--help", "-h", "--version", "--help-all",
                                                       "help"};

@@ -6,6 +6,7 @@
 
 #include "app/cli/hub_support.h"
 #include "app/cli/verbs.h"
+#include "base/byte_size.h"
 #include "base/file.h"
 #include "hub/library.h"
 
@@ -47,15 +48,20 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   verb.add_option("--kv-block-size", o.block_tokens,
                   "Tokens of a KV block: a power of two, 8 to 512")
       ->capture_default_str();
-  verb.add_option("--kv-budget", flags.kv_budget_gb,
-                  "Memory for KV state in GB; 0: a quarter of what is available");
-  verb.add_option("--prompt-cache", flags.prompt_cache_gib,
-                  "Prefix cache in GiB, inside the KV memory; 0: off")
+  verb.add_option("--memory-budget", flags.memory_budget,
+                  "Memory for everything, in GB or with a unit (kB … TiB); default: 75 % of what "
+                  "this machine has to give");
+  verb.add_option("--kv-budget", flags.kv_budget,
+                  "Memory for KV state, in GB or with a unit; default: what the rest leaves of "
+                  "--memory-budget");
+  verb.add_option("--prompt-cache", flags.prompt_cache,
+                  "Prefix cache, inside the KV memory, in GiB or with a unit; 0: off")
+      ->capture_default_str();
+  verb.add_option("--prompt-cache-size", o.prompt_cache_entries,
+                  "Most entries of the prefix cache; 0: as many as fit")
       ->capture_default_str();
   verb.add_option("--prompt-cache-bytes", flags.prompt_cache_bytes, "As --prompt-cache, in bytes")
       ->group("");
-  verb.add_option("--prompt-cache-size", o.prompt_cache_entries,
-                  "Most entries of the prefix cache; 0: as many as fit");
   verb.add_option("--cache-policy", o.cache_policy,
                   "What the prefix cache forgets first: lru or cost-size")
       ->capture_default_str();
@@ -104,6 +110,13 @@ Result<std::optional<DType>> kv_type_of(const std::string& name) {
   return invalid("--kv-dtype must be bf16, f16 or f32");
 }
 
+Result<std::uint64_t> size_of_flag(std::string_view flag,
+                                   const std::string& text,
+                                   std::uint64_t unit) {
+  if (text.empty()) return std::uint64_t{0};
+  return parse_size(flag, text, unit);
+}
+
 // A template's text is more than a name could be.
 Result<std::string> read_template(const std::string& flag) {
   std::error_code ignored;
@@ -125,15 +138,14 @@ Result<OpenOptions> resolve(const OpenFlags& flags) {
   KVASIR_TRY_DO(read_cache_type(flags, kv_type, options.kv_quant));
   KVASIR_TRY(options.kv_type, kv_type_of(kv_type));
   KVASIR_TRY(options.chat_template, read_template(flags.chat_template));
-  if (!(flags.kv_budget_gb >= 0 && flags.kv_budget_gb < 1e9))
-    return invalid("--kv-budget must be a size ≥ 0");
-  if (!(flags.prompt_cache_gib >= 0 && flags.prompt_cache_gib < 1e9))
-    return invalid("--prompt-cache must be a size ≥ 0");
+  KVASIR_TRY(options.memory_budget_bytes,
+             size_of_flag("memory-budget", flags.memory_budget, kGigabyte));
+  KVASIR_TRY(options.kv_budget_bytes, size_of_flag("kv-budget", flags.kv_budget, kGigabyte));
+  KVASIR_TRY(options.prompt_cache_bytes,
+             size_of_flag("prompt-cache", flags.prompt_cache, kGibibyte));
   if (options.n_threads < 0 || options.n_threads > 1024)
     return invalid("--threads must be 0 to 1024");
-  options.kv_budget_bytes = static_cast<std::uint64_t>(flags.kv_budget_gb * 1e9);
-  options.prompt_cache_bytes = flags.prompt_cache_bytes.value_or(
-      static_cast<std::uint64_t>(flags.prompt_cache_gib * 0x1p30));
+  options.prompt_cache_bytes = flags.prompt_cache_bytes.value_or(options.prompt_cache_bytes);
   return options;
 }
 

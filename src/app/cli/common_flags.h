@@ -18,8 +18,8 @@ struct OpenFlags {
   std::string kv_type;
   std::string cache_type_k, cache_type_v;  // llama-server's names for it
   std::string chat_template;               // text or a file
-  double kv_budget_gb = 0;
-  double prompt_cache_gib = 8;
+  std::string memory_budget, kv_budget;    // FIT-30; empty: not given
+  std::string prompt_cache = "8";
   std::optional<std::uint64_t> prompt_cache_bytes;
 };
 

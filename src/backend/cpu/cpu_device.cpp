@@ -14,6 +14,7 @@ namespace kvasir::backend::cpu {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kMapped = std::size_t{128} << 10;  // buffers of that size and more
 
 constexpr ops::OpTable kOps{.embed = &embed,
                             .rms_norm = &rms_norm,
@@ -38,29 +39,37 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_route = &moe_route,
                             .moe_experts = &ops::moe_experts_composed};
 
+// Small pages: a buffer takes what it says, and not a huge page more (FIT-3).
+constexpr std::size_t mapped_bytes(std::size_t size_bytes) {
+  constexpr std::size_t kPage = 4096;
+  return (size_bytes + kPage - 1) / kPage * kPage;
+}
+
 void free_memory(void*, std::byte* data, std::size_t) noexcept { std::free(data); }
 void unmap_memory(void*, std::byte* data, std::size_t size_bytes) noexcept {
-  munmap(data, (size_bytes + kHugePage - 1) / kHugePage * kHugePage);
+  munmap(data, mapped_bytes(size_bytes));
 }
 
 Error no_memory(std::size_t size_bytes) {
   return {Errc::capacity, "no memory for a buffer of " + std::to_string(size_bytes) + " bytes"};
 }
 
-// Whole huge pages, zeroed by the system when they are first touched: a large pool costs nothing
-// until it fills.
+// Zeroed by the system when it is first touched: a large pool costs nothing until it fills. Large
+// ones begin at a huge page's border.
 Result<Buffer> map_memory(std::size_t size_bytes) {
-  const std::size_t rounded = (size_bytes + kHugePage - 1) / kHugePage * kHugePage,
-                    asked = rounded + kHugePage;
+  const bool is_large = size_bytes >= kHugePage;
+  const std::size_t rounded = mapped_bytes(size_bytes), slack = is_large ? kHugePage : 0,
+                    asked = rounded + slack;
   if (rounded < size_bytes || asked < rounded) return no_memory(size_bytes);
   void* const mapped =
       mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return no_memory(size_bytes);
   auto* const begin = static_cast<std::byte*>(mapped);
+  if (!is_large) return Buffer(begin, size_bytes, &unmap_memory);
   const std::size_t before =
       (kHugePage - reinterpret_cast<std::uintptr_t>(begin) % kHugePage) % kHugePage;
   if (before > 0) munmap(begin, before);
-  munmap(begin + before + rounded, kHugePage - before);
+  munmap(begin + before + rounded, slack - before);
   static_cast<void>(
       madvise(begin + before, rounded, MADV_HUGEPAGE));  // a hint: failure is harmless
   return Buffer(begin + before, size_bytes, &unmap_memory);
@@ -81,7 +90,7 @@ const KernelTable& kernels_of(Isa isa) noexcept {
 // pool may be most of the memory and hold one short row.
 Result<Buffer> allocate_memory(std::size_t size_bytes) {
   constexpr std::size_t kAlignment = 64;
-  if (size_bytes >= kHugePage) return map_memory(size_bytes);
+  if (size_bytes >= kMapped) return map_memory(size_bytes);
   const std::size_t rounded = size_bytes / kAlignment * kAlignment + kAlignment;
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (!data) return no_memory(size_bytes);

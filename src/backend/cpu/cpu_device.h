@@ -20,6 +20,7 @@ struct CpuOptions {
 };
 
 bool cpu_supports(Isa isa) noexcept;
+
 Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options);
 
 // Bytes that such a device's pack() takes for a weight, from its shape and type: the stored data is

@@ -18,8 +18,5 @@ constexpr std::uint64_t times(std::uint64_t a, std::uint64_t b) noexcept {
 constexpr std::uint64_t minus(std::uint64_t a, std::uint64_t b) noexcept {
   return a > b ? a - b : 0;
 }
-constexpr std::uint64_t rounded_up(std::uint64_t n, std::uint64_t unit) noexcept {
-  return unit == 0 ? n : times(n / unit + (n % unit != 0 ? 1 : 0), unit);
-}
 
 }  // namespace kvasir::fit

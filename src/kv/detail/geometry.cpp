@@ -1,6 +1,7 @@
 #include "kv/detail/geometry.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -229,6 +230,43 @@ Result<std::vector<std::uint32_t>> KvGeometry::divide(std::size_t budget_bytes,
     out.push_back(static_cast<std::uint32_t>(std::min<std::size_t>(blocks, 0xFFFF'FFFEu)));
   }
   return out;
+}
+
+std::size_t KvGeometry::budget_for(std::uint64_t n_tokens,
+                                   std::uint32_t max_chunk,
+                                   std::uint32_t split_tokens,
+                                   std::uint32_t split_chunk) const {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 4;
+  std::vector<std::size_t> needed(pools.size());
+  for (std::uint32_t p = 0; p < pools.size(); ++p)
+    needed[p] = projected_blocks(p, n_tokens, max_chunk);
+  const auto holds = [&](std::size_t budget_bytes) {
+    const auto blocks = divide(budget_bytes, split_tokens, split_chunk);
+    return blocks && std::equal(needed.begin(), needed.end(), blocks->begin(),
+                                [](std::size_t need, std::size_t has) { return need <= has; });
+  };
+  std::size_t high = 1;
+  while (!holds(high)) {
+    if (high > kMost / 2) return std::numeric_limits<std::size_t>::max();
+    high *= 2;
+  }
+  std::size_t low = high / 2;  // does not hold it, or is 0
+  while (high - low > 1) {
+    const std::size_t middle = low + (high - low) / 2;
+    (holds(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+std::size_t KvGeometry::bytes_per_token() const noexcept {
+  std::size_t total = 0;
+  for (const GroupGeometry& group : groups) {
+    if (group.holds_state()) continue;
+    const bool is_encoded = group.encoded_pool != kNoPool;
+    for (const std::size_t bytes : pools[group.pool(is_encoded)].token_bytes)
+      total += bytes * group.layers.size();
+  }
+  return total;
 }
 
 }  // namespace kvasir::kv

@@ -73,6 +73,14 @@ struct KvGeometry {
   Result<std::vector<std::uint32_t>> divide(std::size_t budget_bytes,
                                             std::uint32_t split_tokens,
                                             std::uint32_t split_chunk) const;
+  // The smallest budget that, so divided, holds a lone row of n tokens. Never falls as n grows. The
+  // largest number when none does.
+  std::size_t budget_for(std::uint64_t n_tokens,
+                         std::uint32_t max_chunk,
+                         std::uint32_t split_tokens,
+                         std::uint32_t split_chunk) const;
+  // Of one token in the form that long rows have.
+  std::size_t bytes_per_token() const noexcept;
 
  private:
   std::size_t group_blocks(const GroupGeometry& group,

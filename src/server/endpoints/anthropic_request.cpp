@@ -87,6 +87,9 @@ void read_thinking(BodyReader& in, GenerateRequest& out) {
   if (budget && !budget->is_null() && !budget->is_int())
     return in.fail("thinking.budget_tokens must be of type int", "thinking");
   out.template_variables["enable_thinking"] = type != "disabled";
+  if (type == "enabled" && budget && budget->is_int())
+    out.reasoning_budget = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(*budget->as_int(), 0, std::numeric_limits<std::int32_t>::max()));
 }
 
 // output_config: how hard to think, and the form of the answer.

@@ -1,5 +1,7 @@
 // POST /v1/chat/completions (SRV-30…35).
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "server/endpoints/endpoint.h"
 #include "server/endpoints/openai_json.h"
@@ -9,6 +11,14 @@ namespace kvasir::server {
 namespace {
 
 constexpr std::int64_t kMaxChoices = 8;
+constexpr std::size_t kArgumentBytes = 64;  // of a piece
+
+// The most bytes up to n that end no character in its middle.
+std::size_t utf8_prefix(std::string_view text, std::size_t n) {
+  if (text.size() <= n) return text.size();
+  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xC0) == 0x80) --n;
+  return n;
+}
 
 class ChatCompletionFormat final : public ApiFormat {
  public:
@@ -18,6 +28,7 @@ class ChatCompletionFormat final : public ApiFormat {
   bool includes_usage = false;  // stream_options.include_usage
   bool has_logprobs = false;
   bool uses_mlx_logprobs = false;
+  bool splits_calls = false;  // --stream-tool-arguments
 
   ErrorShape error_shape() const noexcept override { return ErrorShape::openai; }
 
@@ -31,8 +42,10 @@ class ChatCompletionFormat final : public ApiFormat {
     json::Value logprobs;
     if (!event.logprobs.empty())
       logprobs = json::Object{{"content", chat_logprobs(engine_, event.tokens, event.logprobs)}};
-    for (const text::OutputPiece& piece : event.pieces)
-      append_chunk(transcript, event.choice, delta_of(piece), std::exchange(logprobs, {}), out);
+    for (const text::OutputPiece& piece : event.pieces) {
+      for (json::Object& delta : deltas_of(piece))
+        append_chunk(transcript, event.choice, std::move(delta), std::exchange(logprobs, {}), out);
+    }
     if (!event.is_end) return;
     const ChoiceEnd& end = *transcript.choices[event.choice].end;
     ends_ += 1;
@@ -80,16 +93,35 @@ class ChatCompletionFormat final : public ApiFormat {
     return answer_head(id_, object, transcript, engine_);
   }
 
-  json::Object delta_of(const text::OutputPiece& piece) const {
+  std::vector<json::Object> deltas_of(const text::OutputPiece& piece) const {
     switch (piece.kind) {
       case text::OutputKind::content:
-        return {{"content", piece.text}};
+        return {{{"content", piece.text}}};
       case text::OutputKind::reasoning:
-        return {{reasoning_field_, piece.text}};
+        return {{{reasoning_field_, piece.text}}};
       case text::OutputKind::tool_call:
-        return {{"tool_calls", json::Array{tool_call_json(piece.call, /*with_index=*/true)}}};
+        if (splits_calls) return parts_of(piece.call);
+        return {{{"tool_calls", json::Array{tool_call_json(piece.call, /*with_index=*/true)}}}};
     }
     return {};
+  }
+
+  // The name, then the arguments piece by piece. All come when the call closes: before that its
+  // text might still turn out to be content (TXT-43), and nothing sent is withdrawn (SRV-35).
+  static std::vector<json::Object> parts_of(const text::ToolCall& call) {
+    text::ToolCall head = call;
+    head.arguments.clear();
+    std::vector<json::Object> out{
+        {{"tool_calls", json::Array{tool_call_json(head, /*with_index=*/true)}}}};
+    std::string_view rest = call.arguments;
+    while (!rest.empty()) {
+      const std::size_t n = utf8_prefix(rest, kArgumentBytes);
+      const json::Object function{{"arguments", rest.substr(0, n)}};
+      out.push_back({{"tool_calls",
+                      json::Array{json::Object{{"index", call.index}, {"function", function}}}}});
+      rest.remove_prefix(n);
+    }
+    return out;
   }
 
   json::Object message_of(const ChoiceTranscript& choice) const {
@@ -175,6 +207,7 @@ PlanOrError plan_chat_completion(ServerState& state, const json::Value& body) {
     format->includes_usage = json::Value(*options).bool_or("include_usage", false);
   format->has_logprobs = sampling.options.logprobs;
   format->uses_mlx_logprobs = state.options.mlx_logprobs;
+  format->splits_calls = state.options.streams_tool_arguments;
   if (!in.ok()) return in.error();
   plan.stream = sampling.stream;
   plan.format = std::move(format);

@@ -70,6 +70,45 @@ TEST(ChatCompletions, AStreamHasTheOrderOfSrv32) {
   EXPECT_TRUE(stream.ends_with("data: [DONE]\n\n"));
 }
 
+TEST(ChatCompletions, ACallComesAsItsNameAndPiecesOfItsArgumentsWhenAsked_SRV_32) {
+  TinyState tiny;
+  tiny.state.options.streams_tool_arguments = true;
+  const std::string arguments =
+      "{\"a\":\"" + std::string(61, 'x') + "😀" + std::string(90, 'y') + "\"}";
+  const auto format = format_of(plan_chat_completion, tiny.state, kChat);
+
+  const auto chunks = chunks_of(stream_of(*format, {{called("f", arguments)}, "tool_calls", {}}));
+
+  ASSERT_EQ(chunks.size(), 6u);  // role, name, three pieces, end
+  EXPECT_EQ(
+      json::write(*first_choice(chunks[1]).find("delta")),
+      R"({"tool_calls":[{"index":0,"id":"call_0","type":"function","function":{"name":"f","arguments":""}}]})");
+  std::string joined;
+  for (std::size_t i = 2; i < 5; ++i) {
+    const json::Value& call =
+        first_choice(chunks[i]).find("delta")->find("tool_calls")->as_array()->front();
+    EXPECT_EQ(call.find("id"), nullptr);
+    EXPECT_EQ(call.int_or("index", -1), 0);
+    joined += call.find("function")->string_or("arguments", "");
+  }
+  EXPECT_EQ(joined, arguments);
+}
+
+TEST(ChatCompletions, AfterItsBudgetOfReasoningTheModelMustAnswer_TXT_52) {
+  TinyState tiny;
+  GenerateRequest request = request_of(plan_chat_completion, tiny.state, R"({
+      "messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"<think>hm"}],
+      "continue_final_message":true,"max_tokens":9,"temperature":0,"ignore_eos":true})");
+  request.reasoning_budget = 3;
+
+  const auto generated = tiny_engine().generate(request, {});
+
+  ASSERT_TRUE(generated) << generated.error().what;
+  const std::vector<TokenId>& tokens = generated->choices[0].tokens;
+  ASSERT_EQ(tokens.size(), 9u);
+  EXPECT_EQ(tiny_engine().token_piece(tokens[3]), "</think>");
+}
+
 TEST(ChatCompletions, UsageHasItsOwnChunkOnlyWhenAsked_C30) {
   TinyState tiny;
   const auto asked = format_of(

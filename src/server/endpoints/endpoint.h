@@ -70,6 +70,7 @@ void ollama_embeddings(ServerState& state, const std::shared_ptr<Exchange>& exch
 HttpReply health(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply metrics(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply stats(ServerState& state, const HttpRequest& request, std::string_view);
+HttpReply fit_report(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply props(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply slots(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply version(ServerState& state, const HttpRequest& request, std::string_view);

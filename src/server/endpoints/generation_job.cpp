@@ -1,5 +1,6 @@
 #include "server/endpoints/generation_job.h"
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -87,11 +88,17 @@ void GenerationJob::start() {
     if (const auto job = weak.lock()) job->on_peer_gone();
   });
   exchange_->on_drained([engine = state_.engine.load()] { engine->wake(); });
+  if (auto refusal = take_rows()) {
+    exchange_->post([job = shared_from_this(), error = *std::move(refusal)] { job->fail(error); });
+    return;
+  }
   auto generations = std::make_shared<std::vector<Generation>>();
   std::uint32_t first_choice = 0;
   for (GenerateRequest& request : plan_.requests) {
     if (!request.timeout && state_.options.request_timeout.count() > 0)
       request.timeout = state_.options.request_timeout;
+    if (const auto most = state_.options.reasoning_budget)
+      request.reasoning_budget = std::min(request.reasoning_budget.value_or(*most), *most);
     auto generation = state_.engine.load()->start(
         request, std::make_shared<Ear>(shared_from_this(), first_choice));
     if (!generation) {
@@ -107,6 +114,15 @@ void GenerationJob::start() {
   }
   exchange_->post(
       [job = shared_from_this(), generations] { job->on_started(std::move(*generations)); });
+}
+
+// The rows of the request's API key: refused beyond what it may have (SCH-44).
+std::optional<ApiError> GenerationJob::take_rows() {
+  if (!state_.key_rows) return std::nullopt;
+  auto taken = state_.key_rows->take(exchange_->request(), static_cast<std::uint32_t>(n_open_));
+  if (auto* error = std::get_if<ApiError>(&taken)) return *std::move(error);
+  lease_ = std::get<KeyRows::Lease>(std::move(taken));
+  return std::nullopt;
 }
 
 void GenerationJob::on_started(std::vector<Generation> generations) {
@@ -239,6 +255,7 @@ void GenerationJob::send(std::string bytes) {
 
 void GenerationJob::finish() {
   is_done_ = true;
+  lease_.release();
   state_.metrics.count_request(endpoint_, 200);
   if (plan_.stream) {
     plan_.format->finish(transcript_, out_);
@@ -253,6 +270,7 @@ void GenerationJob::finish() {
 
 void GenerationJob::fail(const ApiError& error) {
   if (std::exchange(is_done_, true)) return;
+  lease_.release();
   cancel(CancelReason::requested);
   ApiError told = error;
   if (told.code == "queue_full" || told.code == "loading")
@@ -276,6 +294,7 @@ void GenerationJob::cancel(CancelReason reason) {
 void GenerationJob::on_peer_gone() {
   cancel(CancelReason::consumer_closed);
   if (std::exchange(is_done_, true)) return;
+  lease_.release();
   state_.metrics.count_request(endpoint_, 499);
 }
 
@@ -290,6 +309,7 @@ void GenerationJob::watch() {
     const auto patience = state_.options.consumer_timeout;
     if (patience.count() > 0 && now - last_taken_ >= patience) {
       is_done_ = true;
+      lease_.release();
       cancel(CancelReason::consumer_idle);
       state_.metrics.count_request(endpoint_, 499);
       exchange_->abort();

@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kvasir/kvasir.h"
 #include "server/endpoints/api_format.h"
+#include "server/endpoints/key_rows.h"
 #include "server/endpoints/token_ledger.h"
 #include "server/endpoints/transcript.h"
 #include "server/http/exchange.h"
@@ -46,6 +48,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   class Ear;  // the listener of one prompt's choices
 
   void start();
+  std::optional<ApiError> take_rows();
   void on_started(std::vector<Generation> generations);
   void on_queued();
   void on_progress(std::uint64_t fed, std::uint64_t total);
@@ -74,6 +77,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   std::vector<TokenLedger> ledgers_;  // [n_choices]
   std::vector<Generation> generations_;
   std::size_t n_open_ = 0;  // choices without an end
+  KeyRows::Lease lease_;    // of the API key's rows
   bool is_started_ = false, is_begun_ = false, is_done_ = false, has_tokens_ = false;
   std::string out_;                            // written by the format, not yet sent
   std::uint64_t n_written_ = 0, n_taken_ = 0;  // bytes of the stream

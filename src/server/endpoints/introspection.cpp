@@ -12,7 +12,8 @@ namespace {
 json::Object admission_json(const ModelSummary& model, const engine::EngineSnapshot& now) {
   return {{"max_safe_context", model.context_length},
           {"memory_budget_bytes", static_cast<std::uint64_t>(now.kv_total_bytes)},
-          {"usable_bytes", static_cast<std::uint64_t>(now.kv_available_bytes)},
+          {"usable_bytes", model.usable_bytes},
+          {"free_kv_bytes", static_cast<std::uint64_t>(now.kv_available_bytes)},
           {"weights_bytes", model.weight_bytes}};
 }
 
@@ -36,7 +37,7 @@ json::Object timings_json(const Metrics::Totals& totals) {
           {"generated_tokens", totals.generated_tokens},
           {"prefill_tokens_per_second",
            per_second(totals.prompt_tokens - totals.cached_tokens, totals.prefill_s)},
-          {"decode_tokens_per_second", per_second(totals.generated_tokens, totals.decode_s)}};
+          {"decode_tokens_per_second", per_second(totals.decode_tokens, totals.decode_s)}};
 }
 
 }  // namespace
@@ -83,6 +84,22 @@ HttpReply stats(ServerState& state, const HttpRequest&, std::string_view) {
                              {"queue_limit", now.queue_limit}}},
       {"draft", nullptr},
       {"timings", timings_json(state.metrics.totals())}});
+}
+
+// The memory model's report, with rates that were measured here where there are any (FIT-16).
+HttpReply fit_report(ServerState& state, const HttpRequest&, std::string_view) {
+  const Engine& engine = *state.engine.load();
+  const Metrics::Totals totals = state.metrics.totals();
+  json::Value body = fit::to_json(engine.fit());
+  json::Object& out = *body.as_object();
+  const auto measured = [&](const char* name, std::uint64_t n, double seconds) {
+    out[name] = seconds > 0 && n > 0 ? json::Value(per_second(n, seconds)) : json::Value();
+  };
+  measured("measured_decode_tps", totals.decode_tokens, totals.decode_s);
+  measured("measured_prefill_tps", totals.prompt_tokens - totals.cached_tokens, totals.prefill_s);
+  out["backend"] = engine.summary().backend;
+  out["kv_used_bytes"] = static_cast<std::uint64_t>(engine.snapshot().kv_used_bytes);
+  return json_reply(body);
 }
 
 HttpReply props(ServerState& state, const HttpRequest&, std::string_view) {

@@ -44,7 +44,8 @@ class Exposition {
   std::string name_, out_;
 };
 
-void append_engine(Exposition& out, const engine::EngineSnapshot& now) {
+// bandwidth: of this machine, measured, bytes per second; 0: not known.
+void append_engine(Exposition& out, const engine::EngineSnapshot& now, double bandwidth) {
   out.family("rows", "gauge", "Requests by state.");
   out.sample("state=\"queued\"", now.queued);
   out.sample("state=\"preparing\"", now.preparing);
@@ -60,6 +61,13 @@ void append_engine(Exposition& out, const engine::EngineSnapshot& now) {
   out.sample("kind=\"draft\"", static_cast<double>(now.draft_tokens));
   out.family("deferrals_total", "counter", "Prefill spans put off for want of blocks.");
   out.sample("", static_cast<double>(now.deferrals));
+  out.family("step_bytes_total", "counter", "Bytes of weights and KV state that steps read.");
+  out.sample("", static_cast<double>(now.step_bytes));
+  if (bandwidth > 0) {
+    out.family("bandwidth_fraction", "gauge",
+               "Decode steps' reads as a share of the measured memory bandwidth, a running mean.");
+    out.sample("", now.decode_bytes_per_second / bandwidth);
+  }
   out.family("kv_blocks", "gauge", "KV blocks by owner.");
   out.sample("state=\"free\"", static_cast<double>(now.kv_free_blocks));
   out.sample("state=\"row\"", static_cast<double>(now.kv_row_blocks));
@@ -91,6 +99,7 @@ void Metrics::add_outcome(const Outcome& outcome) {
   totals_.cached_tokens += stats.cached_tokens;
   totals_.prefill_s += stats.prefill_ms / 1e3;
   totals_.decode_s += stats.decode_ms / 1e3;
+  totals_.decode_tokens += stats.generated_tokens > 0 ? stats.generated_tokens - 1 : 0;
   queue_wait_.add(stats.queue_ms / 1e3);
   if (stats.generated_tokens == 0) return;
   first_token_.add((stats.queue_ms + stats.prefill_ms) / 1e3);
@@ -127,7 +136,7 @@ std::string Metrics::text(const Engine* engine) const {
     out.family("token_seconds", "histogram", "Mean time between a request's tokens.");
     out.histogram(token_);
   }
-  if (engine) append_engine(out, engine->snapshot());
+  if (engine) append_engine(out, engine->snapshot(), engine->machine().bytes_per_second);
   return out.take();
 }
 

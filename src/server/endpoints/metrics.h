@@ -25,6 +25,7 @@ class Metrics {
   struct Totals {
     std::uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
     std::uint64_t draft_tokens = 0, accepted_tokens = 0, requests = 0;
+    std::uint64_t decode_tokens = 0;  // behind each request's first
     double prefill_s = 0, decode_s = 0;
   };
   Totals totals() const;

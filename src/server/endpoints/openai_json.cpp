@@ -70,7 +70,7 @@ json::Object answer_head(const std::string& id,
           {"object", object},
           {"created", transcript.created_s},
           {"model", transcript.model},
-          {"system_fingerprint", engine.summary().backend}};
+          {"system_fingerprint", engine.summary().numerics}};
 }
 
 void append_totals(const Transcript& transcript, const Engine& engine, json::Object& out) {

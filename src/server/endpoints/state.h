@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "kvasir/kvasir.h"
+#include "server/endpoints/key_rows.h"
 #include "server/endpoints/metrics.h"
 #include "server/endpoints/response_store.h"
 #include "server/endpoints/signature.h"
@@ -28,6 +29,7 @@ struct ServerState {
   hub::Library* library = nullptr;  // may be null
   hub::Downloads* downloads = nullptr;
   Metrics metrics;
+  std::unique_ptr<KeyRows> key_rows;  // null: rows of a key are not bounded
   ResponseStore responses;
   Signer signer;                // of thinking blocks (SRV-41)
   std::atomic<int> n_holds{0};  // of /admin/drain

@@ -40,6 +40,19 @@ KeyDigest digest_of(std::string_view key) {
   return digest;
 }
 
+std::optional<std::size_t> presented_key(const HttpRequest& request,
+                                         std::span<const KeyDigest> keys) {
+  std::optional<std::size_t> found;
+  if (keys.empty()) return found;
+  for (const std::string_view key : presented_keys(request)) {
+    const KeyDigest digest = digest_of(key);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (CRYPTO_memcmp(digest.data(), keys[i].data(), digest.size()) == 0) found = i;
+    }
+  }
+  return found;
+}
+
 bool is_admin_request(std::string_view method, std::string_view path) noexcept {
   if (is_or_below(path, "/admin")) return true;
   const bool reads = method == "GET" || method == "HEAD";
@@ -55,7 +68,7 @@ Auth::Auth(const std::vector<std::string>& api_keys,
 }
 
 std::optional<HttpError> Auth::refuse(const HttpRequest& request) const {
-  if (presents(request, admin_)) return std::nullopt;
+  if (presented_key(request, admin_)) return std::nullopt;
   if (is_admin_request(request.method, request.path)) {
     if (!admin_.empty()) {
       return HttpError{403, "admin_key_required", "this request needs the administrator's key"};
@@ -67,22 +80,10 @@ std::optional<HttpError> Auth::refuse(const HttpRequest& request) const {
   }
   const bool is_open =
       std::find(open_paths_.begin(), open_paths_.end(), request.path) != open_paths_.end();
-  if (is_open || keys_.empty() || presents(request, keys_)) return std::nullopt;
+  if (is_open || keys_.empty() || presented_key(request, keys_)) return std::nullopt;
   return HttpError{
       401, "invalid_api_key",
       "missing or wrong API key: send it as 'Authorization: Bearer KEY' or 'x-api-key'"};
-}
-
-bool Auth::presents(const HttpRequest& request, const std::vector<KeyDigest>& keys) const {
-  if (keys.empty()) return false;
-  bool found = false;
-  for (const std::string_view key : presented_keys(request)) {
-    const KeyDigest digest = digest_of(key);
-    for (const KeyDigest& known : keys) {
-      found |= CRYPTO_memcmp(digest.data(), known.data(), digest.size()) == 0;
-    }
-  }
-  return found;
 }
 
 }  // namespace kvasir::server

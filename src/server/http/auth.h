@@ -3,7 +3,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,10 @@ namespace kvasir::server {
 
 using KeyDigest = std::array<unsigned char, 32>;
 KeyDigest digest_of(std::string_view key);
+
+// Which of the keys the request presents; every one is looked at.
+std::optional<std::size_t> presented_key(const HttpRequest& request,
+                                         std::span<const KeyDigest> keys);
 
 // /admin and below; mounting and unmounting of adapters (anything but GET and HEAD).
 bool is_admin_request(std::string_view method, std::string_view path) noexcept;
@@ -32,8 +38,6 @@ class Auth {
   bool has_admin_key() const noexcept { return !admin_.empty(); }
 
  private:
-  bool presents(const HttpRequest& request, const std::vector<KeyDigest>& keys) const;
-
   std::vector<KeyDigest> keys_;   // of the API
   std::vector<KeyDigest> admin_;  // none or one
   std::vector<std::string> open_paths_;

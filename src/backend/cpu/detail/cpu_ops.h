@@ -29,6 +29,7 @@ class CpuDevice final : public ops::Device {
 
   std::string_view name() const noexcept override { return "cpu"; }
   std::string numerics_id() const override { return "cpu-1"; }
+  std::string label() const override { return "cpu-" + std::string(kernels_.name); }
   const ops::OpTable& ops() const noexcept override;
   int n_threads() const noexcept override { return pool_.n_threads(); }
   Result<Buffer> allocate(std::size_t size_bytes) override { return allocate_memory(size_bytes); }
