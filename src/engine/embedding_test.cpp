@@ -49,7 +49,9 @@ EngineOptions small_steps() {
   return options;
 }
 
-Rig encoder_rig() { return Rig(small_steps(), 0, true, 8, nullptr, {}, false, /*is_encoder=*/true); }
+Rig encoder_rig() {
+  return Rig(small_steps(), 0, true, 8, nullptr, {}, false, /*is_encoder=*/true);
+}
 
 TEST(Embedding, ATrunksRowsAreTheSameInAnyChunksAndAnyCompany_MOD61) {
   for (const std::uint32_t chunk : {1u, 7u, 64u, 2048u}) {

@@ -60,8 +60,6 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   verb.add_option("--prompt-cache-size", o.prompt_cache_entries,
                   "Most entries of the prefix cache; 0: as many as fit")
       ->capture_default_str();
-  verb.add_option("--prompt-cache-bytes", flags.prompt_cache_bytes, "As --prompt-cache, in bytes")
-      ->group("");
   verb.add_option("--cache-policy", o.cache_policy,
                   "What the prefix cache forgets first: lru or cost-size")
       ->capture_default_str();
@@ -145,7 +143,6 @@ Result<OpenOptions> resolve(const OpenFlags& flags) {
              size_of_flag("prompt-cache", flags.prompt_cache, kGibibyte));
   if (options.n_threads < 0 || options.n_threads > 1024)
     return invalid("--threads must be 0 to 1024");
-  options.prompt_cache_bytes = flags.prompt_cache_bytes.value_or(options.prompt_cache_bytes);
   return options;
 }
 

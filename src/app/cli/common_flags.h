@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,6 @@ struct OpenFlags {
   std::string chat_template;               // text or a file
   std::string memory_budget, kv_budget;    // FIT-30; empty: not given
   std::string prompt_cache = "8";
-  std::optional<std::uint64_t> prompt_cache_bytes;
 };
 
 void add_open_flags(CLI::App& verb, OpenFlags& flags);
