@@ -58,8 +58,9 @@ std::string report_text(const Report& r) {
   line("  fixed", format_bytes(r.fixed_bytes));
   line("  total", format_bytes(r.total_bytes) + " of " + format_bytes(r.usable_bytes));
   line("longest context", std::to_string(r.max_context));
-  line("KV budget", format_bytes(r.kv_budget) + ", " + std::to_string(r.rows_at_once) +
-                        " requests of that context at once");
+  if (r.kv_bytes > 0)
+    line("KV budget", format_bytes(r.kv_budget) + ", " + std::to_string(r.rows_at_once) +
+                          " requests of that context at once");
   return out;
 }
 

@@ -236,6 +236,7 @@ std::size_t KvGeometry::budget_for(std::uint64_t n_tokens,
                                    std::uint32_t max_chunk,
                                    std::uint32_t split_tokens,
                                    std::uint32_t split_chunk) const {
+  if (pools.empty()) return 0;  // an encoder keeps nothing
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 4;
   std::vector<std::size_t> needed(pools.size());
   for (std::uint32_t p = 0; p < pools.size(); ++p)
