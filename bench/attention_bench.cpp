@@ -1,6 +1,6 @@
 // One query's attention alone at a depth, per KV codec beside bf16, interleaved in one process: how
 // many bytes a second it reads, and how much of what fewer bytes promise it keeps.
-//   attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS]
+//   attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] [HEADS_PER_KV_HEAD]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,7 +17,7 @@
 namespace kvasir {
 namespace {
 
-constexpr std::uint32_t kBlockTokens = 64, kKvHeads = 8, kHeadsPerKv = 4;
+constexpr std::uint32_t kBlockTokens = 64, kKvHeads = 8;
 // More than the caches hold, so that each layer's keys and values come from memory.
 constexpr std::size_t kWorkingSet = std::size_t{192} << 20;
 
@@ -40,11 +40,20 @@ std::vector<Scheme> all_schemes() {
   return out;
 }
 
+struct Shape {
+  std::uint32_t dim = 0, depth = 0, heads_per_kv = 0;
+};
+
 // Layers of one scheme with a row of `depth` tokens each, filled through the backend.
 class Layers {
  public:
-  Layers(ops::Device& device, const Scheme& scheme, std::uint32_t dim, std::uint32_t depth)
-      : device_(device), scheme_(scheme), dim_(dim), depth_(depth) {
+  Layers(ops::Device& device, const Scheme& scheme, const Shape& shape)
+      : device_(device),
+        scheme_(scheme),
+        dim_(shape.dim),
+        depth_(shape.depth),
+        n_heads_(kKvHeads * shape.heads_per_kv) {
+    const std::uint32_t depth = depth_;
     const std::uint32_t n_blocks = (depth + kBlockTokens) / kBlockTokens;
     for (std::uint32_t i = 0; i < n_blocks; ++i) blocks_.push_back(BlockId{i});
     n_rows_ = std::size_t{n_blocks} * kBlockTokens * kKvHeads;
@@ -64,7 +73,7 @@ class Layers {
   }
   // Mean seconds of one layer.
   double attend() {
-    const std::uint32_t n_heads = kKvHeads * kHeadsPerKv;
+    const std::uint32_t n_heads = n_heads_;
     std::vector<float> q(n_heads * dim_, 0.1f), out(q.size());
     const KvRowView row{blocks_.data(), 0, depth_ - 1, 1, 0, !scheme_.is_exact()};
     const auto begin = std::chrono::steady_clock::now();
@@ -128,7 +137,7 @@ class Layers {
 
   ops::Device& device_;
   Scheme scheme_;
-  std::uint32_t dim_, depth_;
+  std::uint32_t dim_, depth_, n_heads_;
   std::size_t n_rows_ = 0;
   std::vector<BlockId> blocks_;
   std::vector<Buffer> planes_;
@@ -140,18 +149,18 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int run(std::uint32_t dim, std::uint32_t depth, int n_threads, int n_rounds) {
+int run(const Shape& shape, int n_threads, int n_rounds) {
   auto device = backend::cpu::make_cpu_device({.n_threads = n_threads});
   if (!device) return std::fprintf(stderr, "error: %s\n", device.error().what.c_str()), 1;
   std::printf("%s, one query on %u of %u heads of %u, depth %u, %d threads, median of %d rounds\n",
-              std::string((*device)->name()).c_str(), kKvHeads, kKvHeads * kHeadsPerKv, dim, depth,
-              n_threads, n_rounds);
+              std::string((*device)->name()).c_str(), kKvHeads, kKvHeads * shape.heads_per_kv,
+              shape.dim, shape.depth, n_threads, n_rounds);
   std::printf("%-12s %10s %10s %8s %14s %14s %8s\n", "scheme", "MB", "us", "GB/s", "bytes of bf16",
               "time of bf16", "kept");
   const std::vector<Scheme> schemes = all_schemes();
-  Layers exact(**device, schemes[0], dim, depth);
+  Layers exact(**device, schemes[0], shape);
   for (const Scheme& scheme : schemes) {
-    Layers layers(**device, scheme, dim, depth);
+    Layers layers(**device, scheme, shape);
     std::vector<double> own, ratios;
     for (int i = 0; i < n_rounds; ++i) {
       const double before = exact.attend(), mine = layers.attend(), after = exact.attend();
@@ -175,10 +184,12 @@ int main(int argc, char** argv) {
     return argc > i ? std::atoi(argv[i]) : otherwise;
   };
   const int dim = number(1, 128), depth = number(2, 8192), n_threads = number(3, 2);
-  const int n_rounds = number(4, 9);
-  if (dim < 64 || dim % 64 || depth < 64 || n_threads < 1 || n_rounds < 1)
-    return std::fprintf(stderr, "usage: attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS]\n"),
+  const int n_rounds = number(4, 9), heads_per_kv = number(5, 2);
+  if (dim < 64 || dim % 64 || depth < 64 || n_threads < 1 || n_rounds < 1 || heads_per_kv < 1)
+    return std::fprintf(stderr,
+                        "usage: attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] "
+                        "[HEADS_PER_KV_HEAD]\n"),
            1;
-  return kvasir::run(static_cast<std::uint32_t>(dim), static_cast<std::uint32_t>(depth), n_threads,
-                     n_rounds);
+  const auto as_u32 = [](int value) { return static_cast<std::uint32_t>(value); };
+  return kvasir::run({as_u32(dim), as_u32(depth), as_u32(heads_per_kv)}, n_threads, n_rounds);
 }

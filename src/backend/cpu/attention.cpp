@@ -88,7 +88,8 @@ KvCode fill_table(const codec::KvCodec& codec, bool rounds, CodeTable& table) no
         centroids.empty() ? static_cast<float>(i % n_codes) : centroids[i % n_codes];
     table[i] = rounds ? round_to_bf16(value) : value;
   }
-  return codec.bits == 8 ? KvCode::wide : codec.bits == 5 ? KvCode::five : KvCode::narrow;
+  if (codec.bits == 8) return rounds ? KvCode::wide_bf16 : KvCode::wide;
+  return codec.bits == 5 ? KvCode::five : KvCode::narrow;
 }
 
 EncodedSide encoded_side(const KvLayerView& kv,

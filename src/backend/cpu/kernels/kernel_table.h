@@ -51,7 +51,7 @@ struct LinearJob {
 
 // How codes of an encoded KV row become the numbers that products take. narrow, five, wide: entries
 // of a table, for codes of at most 4, of 5, of 8 bits; byte, signed_byte: the integers themselves.
-enum class KvCode : std::uint8_t { narrow, five, byte, signed_byte, wide };
+enum class KvCode : std::uint8_t { narrow, five, byte, signed_byte, wide, wide_bf16 };
 
 // Keys or values of a layer in encoded form: planes [block][head][slot][bytes of a row]; a row's
 // codes have at least 16 bytes. element = code · scale + offset, for groups along the row.

@@ -240,6 +240,21 @@ struct WideValueCodes {
   std::size_t d;
 };
 
+template <int N>
+struct WordValueCodes {  // 8 bits, values of bf16
+  static constexpr bool kInPairs = true;
+  WordValueCodes(const EncodedSide& side, const TileRows& tile_rows, std::size_t at_d)
+      : rows(tile_rows), table(words_of(side.table)), d(at_d) {}
+  F32x16 at(std::uint32_t key, int n) const {
+    const U32x16 pairs =
+        lookup_words(table, rows.at(key) + d + static_cast<std::size_t>(n / 2) * 32);
+    return from_bits(n % 2 == 0 ? shift_left<16>(pairs) : and_u(pairs, set1_u(0xffff0000u)));
+  }
+  TileRows rows;
+  WordTable table;
+  std::size_t d;
+};
+
 // f(provider) with the values' codes still packed, of columns [d, d + 16 N).
 template <int N, class F>
 inline void with_value_codes(const EncodedSide& side, const TileRows& rows, std::size_t d, F&& f) {
@@ -251,6 +266,8 @@ inline void with_value_codes(const EncodedSide& side, const TileRows& rows, std:
       return f(FiveValueCodes<N>(side, rows, d));
     case KvCode::byte:
       return f(ByteValueCodes<N>(side, rows, d));
+    case KvCode::wide_bf16:
+      return f(WordValueCodes<N>(side, rows, d));
     default:
       return f(WideValueCodes<N>(side, rows, d));
   }

@@ -166,6 +166,34 @@ inline F32x16 lookup256(const float* table, U32x16 index) {  // faster than a ga
   return _mm512_mask_blend_ps(bit7, _mm512_mask_blend_ps(bit6, of_64[0], of_64[1]),
                               _mm512_mask_blend_ps(bit6, of_64[2], of_64[3]));
 }
+// 256 values of bf16, and those of 32 codes side by side: a lane has the even one's in its low
+// half.
+struct WordTable {
+  __m512i parts[8];
+};
+inline WordTable words_of(const float* table) {  // [256], each exact in bf16
+  WordTable out;
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const auto half = [&](int at) {
+      return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(load(table + at)), 16));
+    };
+    out.parts[i] = _mm512_inserti64x4(_mm512_castsi256_si512(half(32 * i)), half(32 * i + 16), 1);
+  }
+  return out;
+}
+inline U32x16 lookup_words(const WordTable& table, const std::uint8_t* codes) {
+  const __m512i index =
+      _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+  const __mmask32 bit6 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(64)),
+                  bit7 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(128));
+  __m512i of_64[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    of_64[i] = _mm512_permutex2var_epi16(table.parts[2 * i], index, table.parts[2 * i + 1]);
+  return _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, of_64[0], of_64[1]),
+                                 _mm512_mask_blend_epi16(bit6, of_64[2], of_64[3]));
+}
 // Byte k of each lane, zero-extended; `pick` from byte_pick(k).
 inline U32x16 byte_pick(std::uint32_t k) {
   const __m512i first =

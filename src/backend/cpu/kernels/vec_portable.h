@@ -219,6 +219,20 @@ inline F32x16 lookup32(const F32x16& low, const F32x16& high, const U32x16& inde
 inline F32x16 lookup256(const float* table, const U32x16& index) {
   return lanes<F32x16>([&](int i) { return table[index.at[i] & 0xffu]; });
 }
+// 256 values of bf16, and those of 32 codes side by side: a lane has the even one's in its low
+// half.
+struct WordTable {
+  const float* table;
+};
+inline WordTable words_of(const float* table) { return {table}; }
+inline U32x16 lookup_words(const WordTable& words, const std::uint8_t* codes) {
+  const auto half = [&](int i) {
+    std::uint32_t bits = 0;
+    __builtin_memcpy(&bits, words.table + codes[i], sizeof bits);
+    return bits >> 16;
+  };
+  return lanes<U32x16>([&](int i) { return half(2 * i) | half(2 * i + 1) << 16; });
+}
 // Byte k of each lane, zero-extended; `pick` from byte_pick(k).
 inline U32x16 byte_pick(std::uint32_t k) { return set1_u(8 * k); }
 inline U32x16 take_byte(const U32x16& v, const U32x16& pick) {
