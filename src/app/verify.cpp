@@ -91,6 +91,20 @@ int check_templates(const TextFlags& flags) {
   return summary->all_good() && summary->n_texts > 0 ? 0 : kExitFailure;
 }
 
+// What the verb does once its flags are read: the check, on the model that they name.
+template <class Flags, class Check>
+void run_on_model(CLI::App& verb, Action& action, std::shared_ptr<Flags> flags, Check check) {
+  verb.callback([flags, check, &action] {
+    action = [flags, check] {
+      auto open = resolve(flags->open);
+      if (!open) return report(open.error());
+      flags->options.open = *open;
+      flags->options.open.progress = make_progress_bar();
+      return finish(check(flags->options, print_line));
+    };
+  });
+}
+
 struct SameBitsFlags {
   OpenFlags open;
   verify::SameBitsOptions options;
@@ -105,15 +119,7 @@ void add_same_bits(CLI::App& verify_verb, Action& action) {
       ->capture_default_str()
       ->check(CLI::Range(2, 4096));
   verb->footer("Example:\n  kvasir verify same-bits model.gguf");
-  verb->callback([flags, &action] {
-    action = [flags] {
-      auto open = resolve(flags->open);
-      if (!open) return report(open.error());
-      flags->options.open = *open;
-      flags->options.open.progress = make_progress_bar();
-      return finish(verify::same_bits(flags->options, print_line));
-    };
-  });
+  run_on_model(*verb, action, flags, verify::same_bits);
 }
 
 struct KvQualityFlags {
@@ -135,15 +141,7 @@ void add_kv_quality(CLI::App& verify_verb, Action& action) {
       ->delimiter(',');
   verb->add_option("-n,--tokens", flags->options.n_tokens, "Tokens at most")->capture_default_str();
   verb->footer("Example:\n  kvasir verify kv-quality model.gguf --text README.md docs/numerics.md");
-  verb->callback([flags, &action] {
-    action = [flags] {
-      auto open = resolve(flags->open);
-      if (!open) return report(open.error());
-      flags->options.open = *open;
-      flags->options.open.progress = make_progress_bar();
-      return finish(verify::kv_quality(flags->options, print_line));
-    };
-  });
+  run_on_model(*verb, action, flags, verify::kv_quality);
 }
 
 struct KvMemoryFlags {
@@ -163,15 +161,7 @@ void add_kv_memory(CLI::App& verify_verb, Action& action) {
       ->capture_default_str()
       ->check(CLI::Range(1024, 1 << 20));
   verb->footer("Example:\n  kvasir verify kv-memory model.gguf");
-  verb->callback([flags, &action] {
-    action = [flags] {
-      auto open = resolve(flags->open);
-      if (!open) return report(open.error());
-      flags->options.open = *open;
-      flags->options.open.progress = make_progress_bar();
-      return finish(verify::kv_memory(flags->options, print_line));
-    };
-  });
+  run_on_model(*verb, action, flags, verify::kv_memory);
 }
 
 }  // namespace
