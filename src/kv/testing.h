@@ -30,7 +30,7 @@ class TestDevice final : public ops::Device {
   std::string_view name() const noexcept override { return "test"; }
   std::string numerics_id() const override { return "test"; }
   const ops::OpTable& ops() const noexcept override { return table_; }
-  Result<Buffer> allocate(std::size_t size_bytes) override {
+  Result<Buffer> allocate(std::size_t size_bytes, ops::MemoryKind) override {
     if (size_bytes > max_bytes) return Error{Errc::capacity, "memory"};
     auto* data = static_cast<std::byte*>(std::calloc(size_bytes ? size_bytes : 1, 1));
     return Buffer(data, size_bytes,

@@ -55,7 +55,9 @@ class SizingDevice final : public ops::Device {
   const ops::OpTable& ops() const noexcept override { return inner_->ops(); }
   int n_threads() const noexcept override { return inner_->n_threads(); }
   bool is_exact() const noexcept override { return inner_->is_exact(); }
-  Result<Buffer> allocate(std::size_t size_bytes) override { return inner_->allocate(size_bytes); }
+  Result<Buffer> allocate(std::size_t size_bytes, ops::MemoryKind kind) override {
+    return inner_->allocate(size_bytes, kind);
+  }
   Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                                   ops::PackOptions options) override {
     std::size_t bytes = 0;

@@ -55,7 +55,9 @@ class FaultyDevice final : public ops::Device {
   std::string numerics_id() const override { return inner_->numerics_id(); }
   const ops::OpTable& ops() const noexcept override { return table_; }
   bool is_exact() const noexcept override { return true; }
-  Result<Buffer> allocate(std::size_t size_bytes) override { return inner_->allocate(size_bytes); }
+  Result<Buffer> allocate(std::size_t size_bytes, ops::MemoryKind kind) override {
+    return inner_->allocate(size_bytes, kind);
+  }
   Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                                   ops::PackOptions options) override {
     return inner_->pack(weight, options);

@@ -37,6 +37,10 @@ struct PackOptions {
   bool exact_f32 = false;
 };
 
+// device: what ops read and write: matrices, KV planes, constants. host: what the caller reads and
+// writes as well, and ops do not. A host backend's are the same memory.
+enum class MemoryKind : std::uint8_t { device, host };
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -50,14 +54,26 @@ class Device {
   // Rounds no activation to bf16, whatever a weight was packed with: the oracle.
   virtual bool is_exact() const noexcept { return false; }
 
+  // Whether the caller may read and write device memory as its own.
+  virtual bool shares_host_memory() const noexcept { return true; }
+
   // Zeroed, aligned to 64 bytes or more. Errc::capacity when the system refuses.
-  virtual Result<Buffer> allocate(std::size_t size_bytes) = 0;
+  virtual Result<Buffer> allocate(std::size_t size_bytes,
+                                  MemoryKind kind = MemoryKind::device) = 0;
   // Repacks a stored weight; serves `linear` and `embed` alike (tied embeddings exist once). The
   // source is not kept.
   virtual Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                                      PackOptions options) = 0;
-  // Copies inside the device's memory (KV blocks); host backends: memcpy.
+  // Between any two places in memory of either kind, in order with ops; who reads the copy on the
+  // host calls synchronize() first. Host backends: memcpy.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept = 0;
+
+  // Ops between the two belong to one step: the host values that they name (ids, positions, rows)
+  // stay as they are until end_step(), which returns when all of them have run. Ops outside a step
+  // have read such values when they return. Errc::device: what failed of the work so far.
+  virtual void begin_step(std::size_t /*n_tokens*/) noexcept {}
+  virtual Status end_step() noexcept { return {}; }
+  virtual Status synchronize() noexcept { return {}; }
 };
 
 }  // namespace kvasir::ops

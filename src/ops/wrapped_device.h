@@ -21,7 +21,10 @@ class WrappedDevice : public Device {
   const OpTable& ops() const noexcept override { return table_; }
   int n_threads() const noexcept override { return inner_.n_threads(); }
   bool is_exact() const noexcept override { return inner_.is_exact(); }
-  Result<Buffer> allocate(std::size_t size_bytes) override { return inner_.allocate(size_bytes); }
+  bool shares_host_memory() const noexcept override { return inner_.shares_host_memory(); }
+  Result<Buffer> allocate(std::size_t size_bytes, MemoryKind kind) override {
+    return inner_.allocate(size_bytes, kind);
+  }
   Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                              PackOptions options) override {
     return inner_.pack(weight, options);
@@ -29,6 +32,9 @@ class WrappedDevice : public Device {
   void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override {
     inner_.copy(to, from, size_bytes);
   }
+  void begin_step(std::size_t n_tokens) noexcept override { inner_.begin_step(n_tokens); }
+  Status end_step() noexcept override { return inner_.end_step(); }
+  Status synchronize() noexcept override { return inner_.synchronize(); }
 
   Device& inner() noexcept { return inner_; }
 

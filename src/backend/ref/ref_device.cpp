@@ -67,7 +67,7 @@ class RefDevice final : public ops::Device {
   const ops::OpTable& ops() const noexcept override { return kOps; }
   bool is_exact() const noexcept override { return mode_ == RefMode::oracle; }
 
-  Result<Buffer> allocate(std::size_t size_bytes) override {
+  Result<Buffer> allocate(std::size_t size_bytes, ops::MemoryKind) override {
     const std::size_t rounded = (size_bytes + 63) / 64 * 64;
     if (rounded < size_bytes) return Error{Errc::capacity, "buffer size overflows"};
     // Zero pages of the system: they cost nothing until they are touched.

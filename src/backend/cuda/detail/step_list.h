@@ -1,0 +1,65 @@
+// StepList: launches of a step as data. While recording they are kept; run() gives them to the
+// stream as one captured graph, the one of an earlier step when the two lists are equal byte for
+// byte. Not recording, a launch goes to the stream at once. One thread.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/cuda/device/launch.h"
+
+namespace kvasir::backend::cuda {
+
+class StepList final : public Queue {
+ public:
+  ~StepList() override;
+  void set_stream(cudaStream_t stream) noexcept { stream_ = stream; }
+  // Without graphs a recorded list is launched kernel by kernel: the same bits (EXE-48).
+  void use_graphs(bool use) noexcept { use_graphs_ = use; }
+
+  void record() noexcept;
+  bool is_recording() const noexcept { return is_recording_; }
+  cudaError_t run() noexcept;  // ends recording
+  // Of launches since the last call.
+  cudaError_t take_error() noexcept;
+
+ private:
+  struct Entry {  // a kernel and where its parameters are
+    const void* kernel;
+    dim3 grid;
+    unsigned n_threads;
+    std::size_t shared_bytes;
+    std::size_t params_at, params_bytes;
+  };
+  struct Graph {
+    std::uint64_t key[2];
+    cudaGraphExec_t exec;
+  };
+  static constexpr std::size_t kMaxGraphs = 128;  // the least recently used goes first
+
+  void enqueue(const void* kernel,
+               dim3 grid,
+               unsigned n_threads,
+               std::size_t shared_bytes,
+               const void* params,
+               std::size_t params_bytes) override;
+  void launch_entry(const Entry& entry) noexcept;
+  cudaError_t launch_all() noexcept;
+  cudaError_t capture(cudaGraphExec_t& out) noexcept;
+  void allow_shared(const void* kernel, std::size_t shared_bytes) noexcept;
+  void note(cudaError_t error) noexcept {
+    if (error != cudaSuccess && error_ == cudaSuccess) error_ = error;
+  }
+
+  cudaStream_t stream_ = nullptr;
+  bool is_recording_ = false, use_graphs_ = true;
+  cudaError_t error_ = cudaSuccess;
+  std::vector<Entry> entries_;
+  std::vector<std::byte> params_;
+  std::list<Graph> graphs_;  // most recently used first
+  std::unordered_map<const void*, std::size_t> shared_limits_;
+};
+
+}  // namespace kvasir::backend::cuda

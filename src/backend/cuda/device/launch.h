@@ -1,0 +1,41 @@
+// Where kernel launches go: onto the device's stream at once, or onto the list of the step in
+// progress, which is then run as a captured graph. A kernel takes one plain struct by value, so a
+// launch is plain data and two equal lists are the same work. What differs from step to step lies
+// in memory that parameters point at, never in them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace kvasir::backend::cuda {
+
+constexpr std::size_t kMaxParams = 512;  // bytes of a kernel's struct
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+
+  // shared_bytes: dynamic shared memory; beyond 48 KiB the kernel's limit is raised here.
+  template <class Params>
+  void launch(void (*kernel)(Params),
+              dim3 grid,
+              unsigned n_threads,
+              std::size_t shared_bytes,
+              const Params& params) {
+    static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParams);
+    enqueue(reinterpret_cast<const void*>(kernel), grid, n_threads, shared_bytes, &params,
+            sizeof(Params));
+  }
+
+ private:
+  virtual void enqueue(const void* kernel,
+                       dim3 grid,
+                       unsigned n_threads,
+                       std::size_t shared_bytes,
+                       const void* params,
+                       std::size_t params_bytes) = 0;
+};
+
+}  // namespace kvasir::backend::cuda
