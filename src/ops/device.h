@@ -58,8 +58,7 @@ class Device {
   virtual bool shares_host_memory() const noexcept { return true; }
 
   // Zeroed, aligned to 64 bytes or more. Errc::capacity when the system refuses.
-  virtual Result<Buffer> allocate(std::size_t size_bytes,
-                                  MemoryKind kind = MemoryKind::device) = 0;
+  virtual Result<Buffer> allocate(std::size_t size_bytes, MemoryKind kind = MemoryKind::device) = 0;
   // Repacks a stored weight; serves `linear` and `embed` alike (tied embeddings exist once). The
   // source is not kept.
   virtual Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight,

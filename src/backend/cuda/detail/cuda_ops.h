@@ -1,11 +1,11 @@
 // The CUDA device and its operations: host code that turns views into kernels' plain structs.
 //
-// A step (begin_step … end_step) of few tokens is not launched op by op: ops put their launches on a
-// list, and the list is run as a captured graph, the same one for every step whose list is the same
-// byte for byte. So parameters of kernels hold nothing that changes from step to step: ids,
-// positions, rows and block tables are staged (stage, rows_of) into memory whose addresses stay, and
-// launch dimensions come from bucketed numbers. Larger steps and ops outside steps go to the stream
-// at once.
+// A step (begin_step … end_step) of few tokens is not launched op by op: ops put their launches on
+// a list, and the list is run as a captured graph, the same one for every step whose list is the
+// same byte for byte. So parameters of kernels hold nothing that changes from step to step: ids,
+// positions, rows and block tables are staged (stage, rows_of) into memory whose addresses stay,
+// and launch dimensions come from bucketed numbers. Larger steps and ops outside steps go to the
+// stream at once.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/detail/staging.h"
 #include "backend/cuda/detail/step_list.h"
 #include "backend/cuda/device/launch.h"
@@ -27,10 +28,11 @@ namespace kvasir::backend::cuda {
 
 class Products;  // linear.cpp: cuBLASLt and what it needs
 
-// Logs and remembers the first failure of a step; end_step returns it.
+// Remembers the first failure of a step; end_step returns it.
 class CudaDevice final : public ops::Device {
  public:
-  explicit CudaDevice(int ordinal);
+  static Result<std::unique_ptr<CudaDevice>> make(const CudaOptions& options);
+  CudaDevice() = default;
   ~CudaDevice() override;
 
   std::string_view name() const noexcept override { return "cuda"; }
@@ -54,19 +56,19 @@ class CudaDevice final : public ops::Device {
   Products& products() noexcept { return *products_; }
 
   // The device's copy of host values that a kernel reads in this step. Within a step the same span
-  // is copied once; its address is the same in the next step if the spans staged before it have
-  // kept their capacities, which are powers of two.
+  // is copied once; its address is the same in the next step if what was staged before it has kept
+  // its sizes up to the next power of two.
   template <class T>
   const T* stage(std::span<const T> values) noexcept {
-    return reinterpret_cast<const T*>(
-        staging_.stage(std::as_bytes(values), values.data(), stream_, is_eager()));
+    return reinterpret_cast<const T*>(stage_bytes(std::as_bytes(values)));
   }
-  // Rows with their block tables. longest: the most positions that any row has after this step.
+  // The rows of a step with their block tables. The numbers are of the host: launch dimensions that
+  // follow them go by powers of two.
   struct StagedRows {
     KvRows view;
     std::uint32_t n_rows;
-    std::uint32_t longest;
-    std::uint32_t most_new;
+    std::uint32_t longest;   // positions of the longest row after this step
+    std::uint32_t most_new;  // tokens of the row that feeds most
     bool any_encoded, all_encoded;
   };
   StagedRows rows_of(std::span<const KvRowView> rows,
@@ -87,6 +89,10 @@ class CudaDevice final : public ops::Device {
  private:
   static constexpr int kWorkspaces = 8;
   std::byte* workspace_bytes(int slot, std::size_t size_bytes) noexcept;
+  const std::byte* stage_bytes(std::span<const std::byte> bytes) noexcept;
+  Staging::Place reserve(std::size_t size_bytes, const void* key, std::size_t key_size) noexcept;
+  void flush() noexcept;
+  Status status() noexcept;
 
   cudaStream_t stream_ = nullptr;
   cudaError_t failure_ = cudaSuccess;
@@ -95,8 +101,8 @@ class CudaDevice final : public ops::Device {
   StepList list_;
   Staging staging_;
   Buffer workspaces_[kWorkspaces];
-  std::vector<Buffer> retired_;  // grown out of in this step, still named by its launches
-  std::unique_ptr<Products> products_;
+  std::vector<Buffer> retired_;         // grown out of in this step, still named by its launches
+  std::shared_ptr<Products> products_;  // shared_ptr: its type is complete in linear.cpp alone
 };
 
 inline CudaDevice& cuda_of(ops::Device& device) noexcept {

@@ -1,11 +1,12 @@
 // StepList: launches of a step as data. While recording they are kept; run() gives them to the
-// stream as one captured graph, the one of an earlier step when the two lists are equal byte for
-// byte. Not recording, a launch goes to the stream at once. One thread.
+// stream: the first time kernel by kernel, from the second equal list on (byte for byte) as one
+// captured graph. Not recording, a launch goes to the stream at once. One thread.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/device/launch.h"
@@ -33,9 +34,13 @@ class StepList final : public Queue {
     std::size_t shared_bytes;
     std::size_t params_at, params_bytes;
   };
+  static_assert(sizeof(Entry) == 48, "compared as bytes: no padding");
   struct Graph {
-    std::uint64_t key[2];
-    cudaGraphExec_t exec;
+    std::uint64_t key;
+    std::vector<Entry> entries;
+    std::vector<std::byte> params;
+    cudaGraphExec_t exec;  // null: seen once, launched kernel by kernel
+    std::uint64_t n_uses;
   };
   static constexpr std::size_t kMaxGraphs = 128;  // the least recently used goes first
 
@@ -45,7 +50,8 @@ class StepList final : public Queue {
                std::size_t shared_bytes,
                const void* params,
                std::size_t params_bytes) override;
-  void launch_entry(const Entry& entry) noexcept;
+  Graph& graph_of_list();
+  void destroy(Graph& graph) noexcept;
   cudaError_t launch_all() noexcept;
   cudaError_t capture(cudaGraphExec_t& out) noexcept;
   void allow_shared(const void* kernel, std::size_t shared_bytes) noexcept;

@@ -1,0 +1,245 @@
+#include "backend/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "backend/cuda/detail/cuda_ops.h"
+
+namespace kvasir::backend::cuda {
+namespace {
+
+constexpr std::size_t kStagingBytes = std::size_t{32} << 20;
+constexpr std::size_t kRecordedTokens = 64;  // steps of at most so many run as graphs
+constexpr int kOldestMajor = 8;              // sm_80
+
+constexpr ops::OpTable kOps{.embed = &embed,
+                            .rms_norm = &rms_norm,
+                            .layer_norm = &layer_norm,
+                            .linear = &linear,
+                            .rope = &rope,
+                            .kv_append = &kv_append,
+                            .kv_convert = &kv_convert,
+                            .attention = &attention,
+                            .act_mul = &act_mul,
+                            .gate_rows = &gate_rows,
+                            .add_scaled = &add_scaled,
+                            .scale = &scale,
+                            .gather_rows = &gather_rows,
+                            .l2_norm = &l2_norm,
+                            .causal_conv = &causal_conv,
+                            .delta_gates = &delta_gates,
+                            .gated_delta = &gated_delta,
+                            .latent_append = &latent_append,
+                            .latent_attention = &latent_attention,
+                            .index_select = &index_select,
+                            .head_linear = &head_linear,
+                            .moe_route = &moe_route,
+                            .moe_experts = &moe_experts};
+
+void free_device(void*, std::byte* data, std::size_t) noexcept { cudaFree(data); }
+void free_host(void*, std::byte* data, std::size_t) noexcept { cudaFreeHost(data); }
+
+Error device_error(std::string_view what, cudaError_t error) {
+  return {Errc::device, std::string(what) + ": " + cudaGetErrorString(error)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::make(const CudaOptions& options) {
+  int n_devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&n_devices); error || n_devices == 0)
+    return unsupported("no CUDA device: " + std::string(cudaGetErrorString(error)));
+  if (options.ordinal < 0 || options.ordinal >= n_devices)
+    return invalid("CUDA device " + std::to_string(options.ordinal) + " of " +
+                   std::to_string(n_devices));
+  cudaDeviceProp facts{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&facts, options.ordinal))
+    return device_error("cudaGetDeviceProperties", error);
+  if (facts.major < kOldestMajor)
+    return unsupported(std::string(facts.name) + " is older than compute capability 8.0");
+  auto device = std::make_unique<CudaDevice>();
+  device->label_ = "cuda-" + std::string(facts.name);
+  device->n_multiprocessors_ = facts.multiProcessorCount;
+  device->list_.use_graphs(options.use_graphs);
+  if (const cudaError_t error = cudaSetDevice(options.ordinal))
+    return device_error("cudaSetDevice", error);
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking))
+    return device_error("cudaStreamCreate", error);
+  device->list_.set_stream(device->stream_);
+  KVASIR_TRY(Buffer pinned, device->allocate(kStagingBytes, ops::MemoryKind::host));
+  KVASIR_TRY(Buffer twin, device->allocate(kStagingBytes, ops::MemoryKind::device));
+  device->staging_.set_buffers(std::move(pinned), std::move(twin));
+  return device;
+}
+
+CudaDevice::~CudaDevice() {
+  if (stream_) {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+}
+
+const ops::OpTable& CudaDevice::ops() const noexcept { return kOps; }
+
+Result<Buffer> CudaDevice::allocate(std::size_t size_bytes, ops::MemoryKind kind) {
+  void* data = nullptr;
+  const std::size_t asked = std::max<std::size_t>(size_bytes, 1);
+  const bool is_host = kind == ops::MemoryKind::host;
+  const cudaError_t error = is_host ? cudaMallocHost(&data, asked) : cudaMalloc(&data, asked);
+  if (error) {
+    cudaGetLastError();  // a refusal is no failure of the step
+    return Error{Errc::capacity, std::string("no ") + (is_host ? "pinned" : "CUDA") +
+                                     " memory for a buffer of " + std::to_string(size_bytes) +
+                                     " bytes"};
+  }
+  Buffer buffer(static_cast<std::byte*>(data), size_bytes, is_host ? &free_host : &free_device);
+  if (is_host) {
+    std::memset(data, 0, asked);
+  } else {
+    note(cudaMemsetAsync(data, 0, asked, stream_));
+  }
+  return buffer;
+}
+
+void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept {
+  if (list_.is_recording()) {
+    flush();
+    list_.record();
+  }
+  note(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream_));
+}
+
+void CudaDevice::begin_step(std::size_t n_tokens) noexcept {
+  staging_.begin_step(stream_);
+  if (n_tokens <= kRecordedTokens) list_.record();
+}
+
+// What is on the list goes to the stream.
+void CudaDevice::flush() noexcept {
+  staging_.upload(stream_);
+  if (list_.is_recording()) note(list_.run());
+}
+
+Status CudaDevice::end_step() noexcept {
+  flush();
+  Status done = synchronize();
+  staging_.end_step();
+  return done;
+}
+
+Status CudaDevice::synchronize() noexcept {
+  note(cudaStreamSynchronize(stream_));
+  retired_.clear();
+  note(list_.take_error());
+  note(staging_.take_error());
+  const cudaError_t failure = std::exchange(failure_, cudaSuccess);
+  if (failure == cudaSuccess) return {};
+  return device_error(label_, failure);
+}
+
+// Makes room by running what is there; what was staged before is staged again where it is needed.
+Staging::Place CudaDevice::reserve(std::size_t size_bytes,
+                                   const void* key,
+                                   std::size_t key_size) noexcept {
+  if (!staging_.has_room(size_bytes)) {
+    const bool was_recording = list_.is_recording();
+    flush();
+    note(cudaStreamSynchronize(stream_));
+    staging_.restart();
+    if (was_recording) list_.record();
+  }
+  return staging_.reserve(size_bytes, key, key_size);
+}
+
+const std::byte* CudaDevice::stage_bytes(std::span<const std::byte> bytes) noexcept {
+  const Staging::Place place = reserve(bytes.size(), bytes.data(), bytes.size());
+  if (place.is_new) {
+    std::memcpy(place.host, bytes.data(), bytes.size());
+    if (is_eager()) staging_.upload(stream_);
+  }
+  return place.device;
+}
+
+CudaDevice::StagedRows CudaDevice::rows_of(std::span<const KvRowView> rows,
+                                           std::uint32_t block_tokens,
+                                           std::size_t n_tokens) noexcept {
+  StagedRows out{.view = {},
+                 .n_rows = static_cast<std::uint32_t>(rows.size()),
+                 .longest = 0,
+                 .most_new = 0,
+                 .any_encoded = false,
+                 .all_encoded = true};
+  const auto n_blocks = [&](const KvRowView& row) {
+    return (row.length + row.n_new + block_tokens - 1) / block_tokens;
+  };
+  std::size_t table = 0;  // ids of all block tables, each with room for the next power of two
+  for (const KvRowView& row : rows) {
+    table += std::bit_ceil(std::max(n_blocks(row), 16u));
+    out.longest = std::max(out.longest, row.length + row.n_new);
+    out.most_new = std::max(out.most_new, row.n_new);
+    out.any_encoded |= row.is_encoded;
+    out.all_encoded &= row.is_encoded;
+  }
+  const std::size_t tokens_at = rows.size() * sizeof(KvRow);
+  const std::size_t table_at = tokens_at + (n_tokens + 1) / 2 * 2 * sizeof(std::uint32_t);
+  const Staging::Place place =
+      reserve(table_at + table * sizeof(std::uint32_t), rows.data(), rows.size_bytes());
+  auto* const staged = reinterpret_cast<KvRow*>(place.host);
+  auto* const row_of_token = reinterpret_cast<std::uint32_t*>(place.host + tokens_at);
+  out.view = {reinterpret_cast<const KvRow*>(place.device),
+              reinterpret_cast<const std::uint32_t*>(place.device + tokens_at)};
+  if (!place.is_new) return out;
+  std::size_t at = table_at;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const KvRowView& row = rows[i];
+    staged[i] = {reinterpret_cast<const std::uint32_t*>(place.device + at),
+                 row.first_position,
+                 row.length,
+                 row.n_new,
+                 row.first_token,
+                 row.is_encoded ? 1u : 0u,
+                 0u};
+    std::memcpy(place.host + at, row.blocks, n_blocks(row) * sizeof(std::uint32_t));
+    at += std::bit_ceil(std::max(n_blocks(row), 16u)) * sizeof(std::uint32_t);
+    for (std::uint32_t t = 0; t < row.n_new; ++t)
+      row_of_token[row.first_token + t] = static_cast<std::uint32_t>(i);
+  }
+  if (is_eager()) staging_.upload(stream_);
+  return out;
+}
+
+std::byte* CudaDevice::workspace_bytes(int slot, std::size_t size_bytes) noexcept {
+  Buffer& buffer = workspaces_[slot];
+  if (buffer.size_bytes() < size_bytes) {
+    auto larger = allocate(std::bit_ceil(size_bytes), ops::MemoryKind::device);
+    KVASIR_CHECK(larger.has_value()) << larger.error().what;
+    retired_.push_back(std::exchange(buffer, *std::move(larger)));
+  }
+  return buffer.data();
+}
+
+bool cuda_is_available() noexcept {
+  int n_devices = 0;
+  if (cudaGetDeviceCount(&n_devices) != cudaSuccess || n_devices == 0) return false;
+  int major = 0;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
+         major >= kOldestMajor;
+}
+
+Result<CudaMemory> cuda_memory(int ordinal) {
+  if (!cuda_is_available()) return unsupported("no CUDA device");
+  std::size_t free_bytes = 0, total_bytes = 0;
+  cudaError_t error = cudaSetDevice(ordinal);
+  if (!error) error = cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (error) return device_error("cudaMemGetInfo", error);
+  return CudaMemory{free_bytes, total_bytes};
+}
+
+Result<std::unique_ptr<ops::Device>> make_cuda_device(CudaOptions options) {
+  KVASIR_TRY(auto device, CudaDevice::make(options));
+  return std::unique_ptr<ops::Device>(std::move(device));
+}
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,123 @@
+#include "backend/cuda/detail/step_list.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvasir::backend::cuda {
+namespace {
+
+constexpr std::size_t kParamsAlignment = 16;
+constexpr std::size_t kPlainShared = std::size_t{48} << 10;
+
+// FNV-1a over words: equal lists are told by comparing them, this only finds candidates.
+std::uint64_t hash_of(const void* data, std::size_t size_bytes, std::uint64_t seed) noexcept {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  std::uint64_t hash = seed;
+  for (std::size_t i = 0; i + 8 <= size_bytes; i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + i, 8);
+    hash = (hash ^ word) * 0x100000001b3ull;
+  }
+  return hash;
+}
+
+}  // namespace
+
+StepList::~StepList() {
+  for (Graph& graph : graphs_) destroy(graph);
+}
+
+void StepList::destroy(Graph& graph) noexcept {
+  if (graph.exec) note(cudaGraphExecDestroy(graph.exec));
+}
+
+void StepList::record() noexcept {
+  entries_.clear();
+  params_.clear();
+  is_recording_ = true;
+}
+
+void StepList::enqueue(const void* kernel,
+                       dim3 grid,
+                       unsigned n_threads,
+                       std::size_t shared_bytes,
+                       const void* params,
+                       std::size_t params_bytes) {
+  allow_shared(kernel, shared_bytes);
+  if (!is_recording_) {
+    void* arguments[] = {const_cast<void*>(params)};
+    return note(cudaLaunchKernel(kernel, grid, dim3(n_threads), arguments, shared_bytes, stream_));
+  }
+  const std::size_t at = params_.size();
+  params_.resize(at + (params_bytes + kParamsAlignment - 1) / kParamsAlignment * kParamsAlignment);
+  std::memcpy(params_.data() + at, params, params_bytes);
+  entries_.push_back({kernel, grid, n_threads, shared_bytes, at, params_bytes});
+}
+
+cudaError_t StepList::run() noexcept {
+  is_recording_ = false;
+  if (entries_.empty()) return cudaSuccess;
+  Graph* const graph = use_graphs_ ? &graph_of_list() : nullptr;
+  if (!graph || graph->n_uses++ == 0) return launch_all();
+  if (!graph->exec) {
+    if (const cudaError_t error = capture(graph->exec)) return error;
+  }
+  return cudaGraphLaunch(graph->exec, stream_);
+}
+
+// The graph of an equal list, moved to the front, or a new one without an executable yet.
+StepList::Graph& StepList::graph_of_list() {
+  const std::size_t entries_bytes = entries_.size() * sizeof(Entry);
+  const std::uint64_t key = hash_of(params_.data(), params_.size(),
+                                    hash_of(entries_.data(), entries_bytes, 0xcbf29ce484222325ull));
+  const auto is_equal = [&](const Graph& g) {
+    return g.key == key && g.entries.size() == entries_.size() && g.params == params_ &&
+           std::memcmp(g.entries.data(), entries_.data(), entries_bytes) == 0;
+  };
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), is_equal);
+  if (found != graphs_.end()) {
+    graphs_.splice(graphs_.begin(), graphs_, found);
+    return graphs_.front();
+  }
+  if (graphs_.size() >= kMaxGraphs) {
+    destroy(graphs_.back());
+    graphs_.pop_back();
+  }
+  return graphs_.emplace_front(Graph{key, entries_, params_, nullptr, 0});
+}
+
+cudaError_t StepList::launch_all() noexcept {
+  for (const Entry& e : entries_) {
+    void* arguments[] = {params_.data() + e.params_at};
+    if (const cudaError_t error = cudaLaunchKernel(e.kernel, e.grid, dim3(e.n_threads), arguments,
+                                                   e.shared_bytes, stream_))
+      return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t StepList::capture(cudaGraphExec_t& out) noexcept {
+  cudaGraph_t graph = nullptr;
+  if (const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal))
+    return error;
+  const cudaError_t launched = launch_all();
+  const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
+  if (launched || ended) return launched ? launched : ended;
+  const cudaError_t made = cudaGraphInstantiate(&out, graph, 0);
+  const cudaError_t freed = cudaGraphDestroy(graph);
+  return made ? made : freed;
+}
+
+// A kernel may take more dynamic shared memory than 48 KiB only after it was told so.
+void StepList::allow_shared(const void* kernel, std::size_t shared_bytes) noexcept {
+  if (shared_bytes <= kPlainShared) return;
+  std::size_t& limit = shared_limits_[kernel];
+  if (limit >= shared_bytes) return;
+  note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                            static_cast<int>(shared_bytes)));
+  limit = shared_bytes;
+}
+
+cudaError_t StepList::take_error() noexcept { return std::exchange(error_, cudaSuccess); }
+
+}  // namespace kvasir::backend::cuda
