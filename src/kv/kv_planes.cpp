@@ -137,7 +137,8 @@ Result<std::vector<Buffer>> KvStore::planes(const KvState& state, std::size_t la
   std::vector<Buffer> out;
   for (const PlaneView& plane : core_->layer_planes(layer, table.is_encoded)) {
     KVASIR_TRY(Buffer image,
-               core_->device.allocate(image_bytes(group, plane, state.length(), first)));
+               core_->device.allocate(image_bytes(group, plane, state.length(), first),
+                                      ops::MemoryKind::host));
     const TokenCopy copy{core_->device, plane, table.blocks, Direction::out_of_blocks};
     if (!group.holds_state())
       copy.move_tokens(image.data(), first, first, state.length());
@@ -145,6 +146,7 @@ Result<std::vector<Buffer>> KvStore::planes(const KvState& state, std::size_t la
       copy.move(plane.row(table.blocks[0], 0, 0), image.data());
     out.push_back(std::move(image));
   }
+  KVASIR_TRY_DO(core_->device.synchronize());
   return out;
 }
 
@@ -199,6 +201,7 @@ Result<KvState> KvStore::restore(const KvPlanes& planes, KvOrigin origin) {
         copy.move(stored[j].row(table.blocks[0], 0, 0), image);
     }
   }
+  KVASIR_TRY_DO(core_->device.synchronize());
   return state;
 }
 

@@ -23,6 +23,7 @@ struct Model::Impl {
   DecoderWeights weights;
   std::vector<RopeTable> ropes;
   Scratch scratch;
+  Buffer host_output;  // of devices with memory of their own: [max_wanted, output_width()]
   std::uint64_t weight_bytes = 0;
 };
 
@@ -284,7 +285,8 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
                                        .exact_f32 = options.exact_f32 || stores_only_f32(files),
                                        .weights = {},
                                        .ropes = {},
-                                       .scratch = {}});
+                                       .scratch = {},
+                                       .host_output = {}});
   if (!m->exact_f32 && !device.is_exact()) round_embedding_scales(m->config);
   m->kv_list = kv_list_of(m->config);
   m->kv_entries = kv_entries_of(m->config);
@@ -295,6 +297,11 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
     m->ropes.push_back(std::move(table));
   }
   KVASIR_TRY(m->scratch, make_scratch(device, m->config, limits));
+  if (!device.shares_host_memory()) {
+    const std::size_t width = m->config.has_head ? m->config.vocab : m->config.hidden;
+    KVASIR_TRY(m->host_output, device.allocate(limits.max_wanted * width * sizeof(float),
+                                               ops::MemoryKind::host));
+  }
   m->scratch.kv_type = m->exact_f32 || device.is_exact() ? DType::f32 : DType::bf16;
   return std::unique_ptr<Model>(new Model(std::move(m)));
 }
@@ -303,9 +310,18 @@ Result<LogitsView> Model::forward(const StepBatch& batch) {
   KVASIR_TRY_DO(check_batch(batch, impl_->config, impl_->kv_list, impl_->limits));
   if (batch.tokens.empty())
     return LogitsView{.data = nullptr, .n_rows = 0, .vocab = output_width()};
-  return Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
-                 impl_->scratch)
-      .forward(batch);
+  ops::Device& device = impl_->device;
+  device.begin_step(batch.tokens.size());
+  LogitsView out = Decoder(device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
+                           impl_->scratch)
+                       .forward(batch);
+  if (out.n_rows > 0 && !device.shares_host_memory()) {
+    device.copy(impl_->host_output.data(), reinterpret_cast<const std::byte*>(out.data),
+                out.n_rows * out.vocab * sizeof(float));
+    out.data = impl_->host_output.f32();
+  }
+  KVASIR_TRY_DO(device.end_step());
+  return out;
 }
 
 void Model::replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept {

@@ -1,11 +1,13 @@
 #include "kvasir/verify/planted_fault.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "kvasir/verify/device_memory.h"
 #include "ops/wrapped_device.h"
 
 namespace kvasir::verify {
@@ -18,17 +20,18 @@ class RopePosition final : public PlantedDevice {
       auto& self = static_cast<RopePosition&>(device);
       self.took_place_ = true;
       const bool is_query = std::exchange(self.next_is_query_, !self.next_is_query_);
-      std::vector<std::uint32_t> positions(args.positions.begin(), args.positions.end());
-      if (is_query) {
-        for (auto& p : positions) ++p;
-      }
       ops::RopeArgs wrong = args;
-      wrong.positions = positions;
+      if (is_query) {
+        self.shifted_.assign(args.positions.begin(), args.positions.end());
+        for (auto& p : self.shifted_) ++p;
+        wrong.positions = self.shifted_;
+      }
       self.inner().ops().rope(self.inner(), wrong);
     };
   }
 
  private:
+  std::vector<std::uint32_t> shifted_;  // the same in all layers of a step
   bool next_is_query_ = true;  // graphs rope the queries, then the keys
 };
 
@@ -47,35 +50,41 @@ class SkippedNormWeight final : public PlantedDevice {
       auto& self = static_cast<SkippedNormWeight&>(device);
       self.took_place_ = true;
       if (!self.skipped_) self.skipped_ = args.weight;
-      const std::vector<float> ones(args.x.n_cols, 1.0f);
       ops::LayerNormArgs wrong = args;
-      if (args.weight == self.skipped_) wrong.weight = ones.data();
+      if (args.weight == self.skipped_) {
+        if (self.ones_.size_bytes() == 0)
+          self.ones_ = to_device(self.inner(), std::vector<float>(args.x.n_cols, 1.0f));
+        wrong.weight = self.ones_.f32();
+      }
       self.inner().ops().layer_norm(self.inner(), wrong);
     };
   }
 
  private:
+  Buffer ones_;
   const float* skipped_ = nullptr;
 };
 
-std::vector<float> swap_first_heads(ConstMatView x, std::uint32_t head_dim) {
-  std::vector<float> out(std::size_t{x.n_rows} * x.n_cols);
-  for (std::uint32_t r = 0; r < x.n_rows; ++r) {
-    float* row = out.data() + std::size_t{r} * x.n_cols;
-    std::copy(x.row(r), x.row(r) + x.n_cols, row);
-    std::swap_ranges(row, row + head_dim, row + head_dim);
+// Matrices in the device's memory that take the place of others until a step is over.
+class Replacements {
+ public:
+  template <class Change>  // (row)
+  ConstMatView add(ops::Device& device, ConstMatView x, Change&& change) {
+    std::vector<float> values = to_host(device, x);
+    for (std::uint32_t r = 0; r < x.n_rows; ++r)
+      change(values.data() + std::size_t{r} * x.n_cols);
+    const Buffer& kept = buffers_.emplace_back(to_device(device, values));
+    return mat_view(kept.f32(), x.n_rows, x.n_cols);
   }
-  return out;
-}
+  ConstMatView swap_first_heads(ops::Device& device, ConstMatView x, std::uint32_t head_dim) {
+    return add(device, x,
+               [&](float* row) { std::swap_ranges(row, row + head_dim, row + head_dim); });
+  }
+  void clear() { buffers_.clear(); }
 
-// Halves of a latent row change places: it has one key head, whose values are its keys.
-void append_swapped_halves(ops::Device& inner, const ops::LatentAppendArgs& args) noexcept {
-  const std::uint32_t half = args.latent.n_cols / 2;
-  std::vector<float> latent = swap_first_heads(args.latent, half);
-  ops::LatentAppendArgs wrong = args;
-  wrong.latent = mat_view(latent.data(), args.latent.n_rows, args.latent.n_cols);
-  inner.ops().latent_append(inner, wrong);
-}
+ private:
+  std::vector<Buffer> buffers_;
+};
 
 class SwappedKvHead final : public PlantedDevice {
  public:
@@ -89,19 +98,29 @@ class SwappedKvHead final : public PlantedDevice {
         std::swap(wrong.k, wrong.v);
         return inner_device.ops().kv_append(inner_device, wrong);
       }
-      std::vector<float> k = swap_first_heads(args.k, args.kv.head_dim),
-                         v = swap_first_heads(args.v, args.kv.head_dim);
       ops::KvAppendArgs wrong = args;
-      wrong.k = mat_view(k.data(), args.k.n_rows, args.k.n_cols);
-      wrong.v = mat_view(v.data(), args.v.n_rows, args.v.n_cols);
+      wrong.k = self.replaced_.swap_first_heads(inner_device, args.k, args.kv.head_dim);
+      wrong.v = self.replaced_.swap_first_heads(inner_device, args.v, args.kv.head_dim);
       inner_device.ops().kv_append(inner_device, wrong);
     };
+    // Halves of a latent row change places: it has one key head, whose values are its keys.
     table_.latent_append = [](ops::Device& device, const ops::LatentAppendArgs& args) noexcept {
       auto& self = static_cast<SwappedKvHead&>(device);
       self.took_place_ = true;
-      append_swapped_halves(self.inner(), args);
+      ops::LatentAppendArgs wrong = args;
+      wrong.latent =
+          self.replaced_.swap_first_heads(self.inner(), args.latent, args.latent.n_cols / 2);
+      self.inner().ops().latent_append(self.inner(), wrong);
     };
   }
+  Status end_step() noexcept override {
+    Status done = inner().end_step();
+    replaced_.clear();
+    return done;
+  }
+
+ private:
+  Replacements replaced_;
 };
 
 class NegatedIndexKey final : public PlantedDevice {
@@ -111,16 +130,21 @@ class NegatedIndexKey final : public PlantedDevice {
       auto& self = static_cast<NegatedIndexKey&>(device);
       self.took_place_ = true;
       ops::Device& inner_device = self.inner();
-      std::vector<float> keys(std::size_t{args.index_key.n_rows} * args.index_key.n_cols);
-      for (std::uint32_t r = 0; r < args.index_key.n_rows; ++r) {
-        for (std::uint32_t c = 0; c < args.index_key.n_cols; ++c)
-          keys[std::size_t{r} * args.index_key.n_cols + c] = -args.index_key.row(r)[c];
-      }
       ops::LatentAppendArgs wrong = args;
-      wrong.index_key = mat_view(keys.data(), args.index_key.n_rows, args.index_key.n_cols);
+      wrong.index_key = self.replaced_.add(inner_device, args.index_key, [&](float* row) {
+        for (std::uint32_t c = 0; c < args.index_key.n_cols; ++c) row[c] = -row[c];
+      });
       inner_device.ops().latent_append(inner_device, wrong);
     };
   }
+  Status end_step() noexcept override {
+    Status done = inner().end_step();
+    replaced_.clear();
+    return done;
+  }
+
+ private:
+  Replacements replaced_;
 };
 
 class RowCount final : public PlantedDevice {

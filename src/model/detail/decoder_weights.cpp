@@ -89,7 +89,7 @@ class WeightLoader {
       KVASIR_TRY(out.per_layer, load_per_layer(prefix));
     }
     if (config_.layer_scalar) {
-      KVASIR_TRY(const Vector scalar, source_.vector(prefix + "layer_scalar", 1));
+      KVASIR_TRY(const std::vector<float> scalar, source_.numbers(prefix + "layer_scalar", 1));
       out.scalar = scalar[0];
     }
     return out;
@@ -250,6 +250,16 @@ std::uint64_t size_bytes(const LayerWeights& l) {
 }
 
 }  // namespace
+
+Result<Vector> Vector::make(ops::Device& device, std::span<const float> values) {
+  Vector out;
+  if (values.empty()) return out;
+  KVASIR_TRY(out.memory_, device.allocate(values.size_bytes()));
+  device.copy(out.memory_.data(), std::as_bytes(values).data(), values.size_bytes());
+  // The values may go when this returns.
+  KVASIR_TRY_DO(device.synchronize());
+  return out;
+}
 
 Result<DecoderWeights> load_weights(const formats::ModelFiles& files,
                                     const DecoderConfig& config,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/progress.h"
@@ -13,10 +14,22 @@
 #include "model/decoder_config.h"
 #include "ops/device.h"
 #include "ops/moe.h"
+#include "tensor/buffer.h"
 
 namespace kvasir::model {
 
-using Vector = std::vector<float>;  // a norm's weight, a bias; empty: the model has none
+// Numbers that ops read from the device's memory: a norm's weight, a bias. Empty: the model has
+// none.
+class Vector {
+ public:
+  static Result<Vector> make(ops::Device& device, std::span<const float> values);
+  const float* data() const noexcept { return memory_.f32(); }
+  std::size_t size() const noexcept { return memory_.size_bytes() / sizeof(float); }
+  bool empty() const noexcept { return size() == 0; }
+
+ private:
+  Buffer memory_;
+};
 
 struct Linear {
   std::unique_ptr<ops::PackedMatrix> weight;  // [n_out, n_in]

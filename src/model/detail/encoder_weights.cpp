@@ -42,10 +42,11 @@ class EncoderLoader {
       KVASIR_TRY(out.positions, table(names_.positions, names_.n_positions));
     }
     if (names_.n_token_types) {
-      KVASIR_TRY(out.token_type,
-                 source_.vector(std::string(names_.token_types) + ".weight",
-                                std::size_t{names_.n_token_types} * config_.hidden));
-      out.token_type.resize(config_.hidden);  // every token is of the first type
+      KVASIR_TRY(const std::vector<float> types,
+                 source_.numbers(std::string(names_.token_types) + ".weight",
+                                 std::size_t{names_.n_token_types} * config_.hidden));
+      // Every token is of the first type.
+      KVASIR_TRY(out.token_type, source_.settle(std::span(types).first(config_.hidden)));
     }
     KVASIR_TRY(out.norm, source_.norm("", names_.input_norm));
     return out;
@@ -64,7 +65,9 @@ class EncoderLoader {
         source_.append(out.mlp->gate_up, name(names_.mlp_up), up_width, config_.hidden, mlp.bias));
     KVASIR_TRY(out.mlp->down,
                source_.linear(name(names_.mlp_down), config_.hidden, mlp.intermediate, mlp.bias));
-    if (!mlp.is_gated) out.mlp->ones.assign(mlp.intermediate, 1.0f);
+    if (!mlp.is_gated) {
+      KVASIR_TRY(out.mlp->ones, source_.settle(std::vector<float>(mlp.intermediate, 1.0f)));
+    }
     // An encoder that norms its embeddings has no norm of its own before the first attention
     // (MOD-38).
     const bool has_attention_norm = i > 0 || names_.norms_residual;

@@ -113,14 +113,16 @@ class ExpertLoader {
   }
 
   Status load_biases(const std::string& name, std::uint32_t n_out, const std::vector<Part>& parts) {
-    KVASIR_TRY(const Vector stored, source_.vector(name, std::size_t{moe_.n_experts} * n_out));
+    KVASIR_TRY(const std::vector<float> stored,
+               source_.numbers(name, std::size_t{moe_.n_experts} * n_out));
     for (const Part& part : parts) {
-      Vector picked;
+      std::vector<float> picked;
       for (std::size_t e = 0; e < moe_.n_experts; ++e) {
         for (std::size_t o = 0; o < part.pick.count; ++o)
           picked.push_back(stored[e * n_out + part.pick.first + o * part.pick.step]);
       }
-      const float* const first = out_.expert_biases.emplace_back(std::move(picked)).data();
+      KVASIR_TRY(Vector settled, source_.settle(picked));
+      const float* const first = out_.expert_biases.emplace_back(std::move(settled)).data();
       for (std::size_t e = 0; e < moe_.n_experts; ++e)
         out_.bank[e].*part.bias = first + e * part.pick.count;
     }
@@ -143,7 +145,7 @@ Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std:
   if (!mlp.is_gated) {
     KVASIR_TRY_DO(source.append(out.gate_up, prefix + "c_fc", mlp.intermediate, hidden, mlp.bias));
     KVASIR_TRY(out.down, source.linear(prefix + "c_proj", hidden, mlp.intermediate, mlp.bias));
-    out.ones.assign(mlp.intermediate, 1.0f);
+    KVASIR_TRY(out.ones, source.settle(std::vector<float>(mlp.intermediate, 1.0f)));
     return out;
   }
   if (mlp.fused_gate_up) {

@@ -15,7 +15,8 @@ Result<Vector> load_taps(WeightSource& source,
                          std::uint32_t n_channels,
                          std::uint32_t kernel) {
   const std::string whole = name + ".weight";
-  KVASIR_TRY(const Vector stored, source.vector(whole, std::size_t{n_channels} * kernel));
+  KVASIR_TRY(const std::vector<float> stored,
+             source.numbers(whole, std::size_t{n_channels} * kernel));
   using Shape = std::vector<std::uint64_t>;
   const Shape& shape = source.files().find(whole)->shape;
   if (shape != Shape{n_channels, 1, kernel} && shape != Shape{n_channels, kernel, 1} &&
@@ -24,12 +25,12 @@ Result<Vector> load_taps(WeightSource& source,
                    "' is not a convolution of " + std::to_string(n_channels) + " channels and " +
                    std::to_string(kernel) + " taps");
   }
-  Vector out(stored.size());
+  std::vector<float> out(stored.size());
   for (std::size_t c = 0; c < n_channels; ++c) {
     for (std::size_t tap = 0; tap < kernel; ++tap)
       out[tap * n_channels + c] = stored[c * kernel + tap];
   }
-  return out;
+  return source.settle(out);
 }
 
 // Rows of a projection that is stored group by group, [parts[0] | parts[1] | …] for each key head:
@@ -72,7 +73,7 @@ Status load_inputs(WeightSource& source,
 // A_log, or A = −exp(A_log) as GGUF files have it.
 Result<Vector> load_a_log(WeightSource& source, const std::string& prefix, std::uint32_t n) {
   if (!source.files().has(prefix + "A")) return source.vector(prefix + "A_log", n);
-  KVASIR_TRY(Vector out, source.vector(prefix + "A", n));
+  KVASIR_TRY(std::vector<float> out, source.numbers(prefix + "A", n));
   for (float& a : out) {
     if (!(a <= 0.0f)) {
       return invalid(source.files().path().string() + ": tensor '" + prefix +
@@ -80,7 +81,7 @@ Result<Vector> load_a_log(WeightSource& source, const std::string& prefix, std::
     }
     a = static_cast<float>(std::log(-double(a)));
   }
-  return out;
+  return source.settle(out);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace kvasir::model {
 namespace {
@@ -200,6 +201,15 @@ RopeReading read_rope(const ConfigReader& config,
   return out;
 }
 
+namespace {
+
+void copy_floats(ops::Device& device, float* to, const std::vector<float>& from) noexcept {
+  device.copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()),
+              from.size() * sizeof(float));
+}
+
+}  // namespace
+
 Result<RopeTable> build_rope_table(ops::Device& device,
                                    const RopeSpec& spec,
                                    std::uint32_t n_positions) {
@@ -208,17 +218,25 @@ Result<RopeTable> build_rope_table(ops::Device& device,
   table.interleaved = spec.interleaved;
   const std::size_t n = std::size_t{n_positions} * table.n_pairs;
   KVASIR_TRY(table.memory, device.allocate(2 * n * sizeof(float)));
-  float* const cos = table.memory.f32();
-  float* const sin = cos + n;
-  for (std::size_t position = 0, at = 0; position < n_positions; ++position) {
-    for (const double frequency : spec.inverse_frequencies) {
-      const double angle = double(position) * frequency;
-      cos[at] = static_cast<float>(std::cos(angle) * spec.attention_factor);
-      sin[at++] = static_cast<float>(std::sin(angle) * spec.attention_factor);
+  constexpr std::uint32_t kChunk = 4096;  // positions made at a time
+  std::vector<float> cos, sin;
+  for (std::uint32_t begin = 0; begin < n_positions; begin += kChunk) {
+    cos.clear();
+    sin.clear();
+    for (std::uint32_t p = begin; p < std::min(n_positions, begin + kChunk); ++p) {
+      for (const double frequency : spec.inverse_frequencies) {
+        const double angle = double(p) * frequency;
+        cos.push_back(static_cast<float>(std::cos(angle) * spec.attention_factor));
+        sin.push_back(static_cast<float>(std::sin(angle) * spec.attention_factor));
+      }
     }
+    float* const to = table.memory.f32() + std::size_t{begin} * table.n_pairs;
+    copy_floats(device, to, cos);
+    copy_floats(device, to + n, sin);
+    KVASIR_TRY_DO(device.synchronize());
   }
-  table.cos = cos;
-  table.sin = sin;
+  table.cos = table.memory.f32();
+  table.sin = table.cos + n;
   return table;
 }
 

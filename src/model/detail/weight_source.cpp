@@ -74,7 +74,7 @@ Result<Linear> WeightSource::linear(const std::string& name,
   Linear out;
   KVASIR_TRY(out.weight, matrix(name + ".weight", n_out, n_in, exact_f32_));
   if (has_bias) {
-    KVASIR_TRY(out.bias, files_.vector(name + ".bias", n_out));
+    KVASIR_TRY(out.bias, vector(name + ".bias", n_out));
   }
   return out;
 }
@@ -98,9 +98,9 @@ Status WeightSource::append_runs(SideBySide& parts,
   std::uint32_t n_out = 0;
   for (const RowRun& run : runs) n_out += run.count;
   KVASIR_TRY(const codec::WeightMatrix stored, files_.matrix(name + ".weight", n_out, n_in));
-  Vector bias;
+  std::vector<float> bias;
   if (has_bias) {
-    KVASIR_TRY(const Vector all, files_.vector(name + ".bias", n_out));
+    KVASIR_TRY(const std::vector<float> all, files_.vector(name + ".bias", n_out));
     for (const RowRun& run : runs)
       bias.insert(bias.end(), all.begin() + run.begin, all.begin() + run.begin + run.count);
   }
@@ -108,14 +108,17 @@ Status WeightSource::append_runs(SideBySide& parts,
   if (stored.codes_stride > 0) {
     const GatheredRows gathered(stored, runs);
     KVASIR_TRY(auto packed, pack(gathered.matrix));
-    parts.push_back({.weight = std::move(packed), .bias = std::move(bias)});
+    KVASIR_TRY(Vector settled, settle(bias));
+    parts.push_back({.weight = std::move(packed), .bias = std::move(settled)});
   } else {
     std::size_t at = 0;
     for (const RowRun& run : runs) {
       KVASIR_TRY(auto packed, pack(stored.rows(run.begin, run.count)));
       Linear& part = parts.emplace_back();
       part.weight = std::move(packed);
-      if (has_bias) part.bias.assign(bias.begin() + at, bias.begin() + at + run.count);
+      if (has_bias) {
+        KVASIR_TRY(part.bias, settle(std::span(bias).subspan(at, run.count)));
+      }
       at += run.count;
     }
   }
@@ -123,8 +126,19 @@ Status WeightSource::append_runs(SideBySide& parts,
   return {};
 }
 
+Result<Vector> WeightSource::vector(const std::string& name, std::size_t n) {
+  KVASIR_TRY(const std::vector<float> values, files_.vector(name, n));
+  return settle(values);
+}
+
+// In rehearsal nothing is kept.
+Result<Vector> WeightSource::settle(std::span<const float> values) {
+  if (is_rehearsal_) return Vector{};
+  return Vector::make(device_, values);
+}
+
 Result<Vector> WeightSource::rms_weight(const std::string& name, std::uint32_t n) {
-  KVASIR_TRY(Vector out, files_.vector(name + ".weight", n));
+  KVASIR_TRY(std::vector<float> out, files_.vector(name + ".weight", n));
   if (has_plus_one_) {
     for (float& w : out) w += 1.0f;
   }
@@ -137,7 +151,7 @@ Result<Vector> WeightSource::rms_weight(const std::string& name, std::uint32_t n
                      " as a norm's weight: norms and convolutions are of different dialects");
     }
   }
-  return out;
+  return settle(out);
 }
 
 Result<Norm> WeightSource::norm(const std::string& prefix, std::string_view name) {
@@ -146,7 +160,7 @@ Result<Norm> WeightSource::norm(const std::string& prefix, std::string_view name
   const std::string whole = prefix + std::string(name);
   KVASIR_TRY(out.weight, rms_weight(whole, config_.hidden));
   if (config_.norm_bias) {
-    KVASIR_TRY(out.bias, files_.vector(whole + ".bias", config_.hidden));
+    KVASIR_TRY(out.bias, vector(whole + ".bias", config_.hidden));
   }
   return out;
 }

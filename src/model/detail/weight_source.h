@@ -55,7 +55,12 @@ class WeightSource {
                      std::uint32_t n_in,
                      bool has_bias,
                      std::span<const RowRun> runs);
-  Result<Vector> vector(const std::string& name, std::size_t n) { return files_.vector(name, n); }
+  // A tensor's numbers, to be worked on and then settled; or settled as they are.
+  Result<std::vector<float>> numbers(const std::string& name, std::size_t n) {
+    return files_.vector(name, n);
+  }
+  Result<Vector> vector(const std::string& name, std::size_t n);
+  Result<Vector> settle(std::span<const float> values);
   // "{name}.weight", a "+1" added where the family's are centred on zero; with a mean that a norm
   // may have, where the family asks for it (MOD-43).
   Result<Vector> rms_weight(const std::string& name, std::uint32_t n);
