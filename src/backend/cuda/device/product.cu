@@ -3,8 +3,8 @@
 // x is small and comes along, rounded to bf16 where it is read (few rows) or before (convert_rows).
 #include "backend/cuda/device/product.h"
 
-#include "backend/cuda/device/decode.h"
-#include "backend/cuda/device/mma.h"
+#include "backend/cuda/device/decode.cuh"
+#include "backend/cuda/device/mma.cuh"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -27,25 +27,34 @@ struct Plan {
 struct Part {
   Weight w;
   const float* bias;
-  std::uint32_t first, n_rows;  // rows of out
+  std::uint32_t first, n_rows;         // rows of out
+  std::uint32_t x_column, out_column;  // where the head's columns begin
 };
 
 template <bool kIsGrouped, unsigned kRows>
 __device__ Part part_of_block(const ProductArgs& p) {
-  if constexpr (kIsGrouped) {
-    const ExpertItem item = p.grouped.items[blockIdx.y];
-    return {p.grouped.weights[item.expert],
-            p.grouped.biases ? p.grouped.biases[item.expert] : nullptr, item.first, item.n_rows};
-  } else {
-    const std::uint32_t first = blockIdx.y * kRows;
-    return {p.weight, p.bias, first, min(kRows, p.n_rows - first)};
+  const auto tile = [&](std::uint32_t index) {
+    const std::uint32_t first = index * kRows;
+    return Part{p.weight, p.bias, first, min(kRows, p.n_rows - first), 0, 0};
+  };
+  if constexpr (!kIsGrouped) return tile(blockIdx.y);
+  const auto bias = [&](std::uint32_t e) { return p.grouped.biases ? p.grouped.biases[e] : nullptr; };
+  if (!p.grouped.items) {
+    Part part = tile(blockIdx.z);
+    part.w = p.grouped.weights[blockIdx.y];
+    part.bias = bias(blockIdx.y);
+    part.x_column = blockIdx.y * p.grouped.x_step;
+    part.out_column = blockIdx.y * p.grouped.out_step;
+    return part;
   }
+  const ExpertItem item = p.grouped.items[blockIdx.y];
+  return {p.grouped.weights[item.expert], bias(item.expert), item.first, item.n_rows, 0, 0};
 }
 
 template <bool kIsGrouped>
 __device__ std::uint32_t x_row(const ProductArgs& p, std::uint32_t row) {
   if constexpr (kIsGrouped)
-    return p.grouped.slots ? p.grouped.slots[row] / p.grouped.top_k : row;
+    if (p.grouped.slots) return p.grouped.slots[row] / p.grouped.top_k;
   return row;
 }
 
@@ -78,9 +87,10 @@ __device__ void load_x(const ProductArgs& p, const Part& part, std::uint32_t sta
   constexpr unsigned kPieces = Shape::kChunks * kChunkK / (Shape::kIsF32 ? 4 : 8);
   constexpr unsigned kElement = Shape::kIsF32 ? 4 : 2;
   const auto* x = static_cast<const unsigned char*>(p.x);
-  const std::uint32_t n_in = Shape::kIsF32 ? part.w.n_in : part.w.k;
+  const std::uint32_t n_in = part.w.n_in;
   const bool is_aligned =
-      !Shape::kIsF32 || ((reinterpret_cast<std::uintptr_t>(x) | (p.x_stride * 4)) & 15) == 0;
+      !Shape::kIsF32 ||
+      ((reinterpret_cast<std::uintptr_t>(x) | ((p.x_stride | part.x_column) * 4)) & 15) == 0;
   const unsigned n_pieces = (Shape::kIsF32 ? part.n_rows : Shape::kRows) * kPieces;
   for (unsigned i = threadIdx.x; i < n_pieces; i += blockDim.x) {
     const unsigned row = i / kPieces, piece = i % kPieces;
@@ -88,7 +98,9 @@ __device__ void load_x(const ProductArgs& p, const Part& part, std::uint32_t sta
     const bool is_there = row < part.n_rows && k < n_in;
     const unsigned n_bytes = is_there ? min(16u, (n_in - k) * kElement) : 0;
     const unsigned char* from =
-        is_there ? x + (x_row<kIsGrouped>(p, part.first + row) * p.x_stride + k) * kElement : x;
+        is_there ? x + (x_row<kIsGrouped>(p, part.first + row) * p.x_stride + part.x_column + k) *
+                           kElement
+                 : x;
     const std::uint32_t at =
         to + row * Shape::kXRowBytes + (Shape::kIsF32 ? piece : piece ^ (row & 7)) * 16;
     if (is_aligned) {
@@ -223,7 +235,7 @@ __device__ void store(const ProductArgs& p,
     for (int nt = 0; nt < kNt; ++nt) {
       const std::uint32_t row = nt * 8 + lane % 4 * 2 + i % 2;
       if (row < part.n_rows)
-        p.out[(part.first + row) * p.out_stride + output] =
+        p.out[(part.first + row) * p.out_stride + part.out_column + output] =
             part.bias ? __fadd_rn(sums[nt][i], bias) : sums[nt][i];
     }
   }
@@ -299,7 +311,7 @@ __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant_
 #pragma unroll
     for (std::uint32_t t = 0; t < kFewRows; ++t) {
       if (t >= part.n_rows) break;
-      const float* row = x + x_row<kIsGrouped>(p, part.first + t) * p.x_stride + k;
+      const float* row = x + x_row<kIsGrouped>(p, part.first + t) * p.x_stride + part.x_column + k;
 #pragma unroll
       for (std::uint32_t j = 0; j < 4; ++j)
         sums[t] = __fmaf_rn(weights[j], k + j < part.w.n_in ? row[j] : 0.0f, sums[t]);
@@ -311,9 +323,16 @@ __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant_
     for (int half = 16; half > 0; half /= 2)
       sums[t] = __fadd_rn(sums[t], __shfl_xor_sync(0xffffffffu, sums[t], half));
     if (lane == 0)
-      p.out[(part.first + t) * p.out_stride + output] =
+      p.out[(part.first + t) * p.out_stride + part.out_column + output] =
           part.bias ? __fadd_rn(sums[t], part.bias[output]) : sums[t];
   }
+}
+
+// blocks: of one column.
+dim3 grid_of(const ProductArgs& p, unsigned blocks, unsigned rows_of_column) {
+  const unsigned columns = (p.n_rows + rows_of_column - 1) / rows_of_column;
+  if (!p.grouped.weights) return dim3(blocks, columns);
+  return dim3(blocks, p.grouped.n_items, p.grouped.items ? 1 : columns);
 }
 
 template <Code kCode, int kNt, bool kIsGrouped>
@@ -326,16 +345,14 @@ void launch_plan(Queue& queue, const ProductArgs& p) {
   const std::size_t shared_bytes =
       std::size_t{Shape::kStages} *
       (p.n_warps * Shape::kChunks * p.chunk_bytes + x_rows * Shape::kXRowBytes);
-  const unsigned columns = kIsGrouped ? p.grouped.n_items
-                                      : (p.n_rows + Shape::kRows - 1) / Shape::kRows;
   queue.launch(&product_kernel<kCode, kNt, kIsGrouped>,
-               dim3((n_tiles + p.n_warps - 1) / p.n_warps, columns), 32 * p.n_warps, shared_bytes,
-               p);
+               grid_of(p, (n_tiles + p.n_warps - 1) / p.n_warps, Shape::kRows), 32 * p.n_warps,
+               shared_bytes, p);
 }
 
 template <Code kCode>
 void launch_code(Queue& queue, const ProductArgs& p) {
-  if (p.grouped.items) {
+  if (p.grouped.weights) {
     return p.x_is_bf16 ? launch_plan<kCode, 8, true>(queue, p)
                        : launch_plan<kCode, 1, true>(queue, p);
   }
@@ -362,10 +379,8 @@ void launch_product(Queue& queue, const ProductArgs& args) {
 
 void launch_product_f32(Queue& queue, const ProductArgs& args) {
   constexpr unsigned kWarps = 4;
-  const dim3 grid((args.weight.n_out + kWarps - 1) / kWarps,
-                  args.grouped.items ? args.grouped.n_items
-                                     : (args.n_rows + kFewRows - 1) / kFewRows);
-  args.grouped.items
+  const dim3 grid = grid_of(args, (args.weight.n_out + kWarps - 1) / kWarps, kFewRows);
+  args.grouped.weights
       ? queue.launch(&product_f32_kernel<true>, grid, 32 * kWarps, 0, args)
       : queue.launch(&product_f32_kernel<false>, grid, 32 * kWarps, 0, args);
 }

@@ -13,14 +13,16 @@ struct ExpertItem {
   std::uint32_t expert, first, n_rows, pad;
 };
 
-// What products of a mixture's experts take instead of one weight and plain rows.
+// Many weights of one shape in one launch. A mixture's experts: items say which rows each takes.
+// Heads: items null, every weight takes all rows, head h columns h · x_step … of x.
 struct Grouped {
-  const Weight* weights;       // [n_experts]
-  const float* const* biases;  // [n_experts], of null or [n_out]
+  const Weight* weights;       // [n_experts]; null: not grouped
+  const float* const* biases;  // null, or [n_experts] of null or [n_out]
   const ExpertItem* items;     // [n_items]; those with no rows are skipped
   // [n_places]: the token · top_k + choice at a place; null: x has a row a place.
   const std::uint32_t* slots;
-  std::uint32_t top_k, n_items;
+  std::uint32_t top_k, n_items;  // heads: n_items of them
+  std::uint32_t x_step, out_step;
 };
 
 struct ProductArgs {
@@ -33,17 +35,16 @@ struct ProductArgs {
   const float* bias;  // [n_out] or null
   float* out;
   std::size_t out_stride;
-  Grouped grouped;            // items null: not grouped
+  Grouped grouped;
   std::uint32_t chunk_bytes;  // the largest of the weights'
-  std::uint32_t n_warps;      // tiles of 16 outputs to a block: 1, 2 or 4; 0: chosen here
+  std::uint32_t n_warps;      // tiles of 16 outputs to a block: 1, 2 or 4
 };
-static_assert(sizeof(ProductArgs) == 144);
+static_assert(sizeof(ProductArgs) == 152);
 
-// Rows that one column of blocks takes, and whether x may stay f32 there.
+// Rows that one column of blocks takes: of f32 x, of bf16 x. bf16 rows are aligned to 16 bytes.
 constexpr std::uint32_t kFewRows = 8, kManyRows = 64;
 
-// f32 x: n_rows, and an item's, at most kFewRows. bf16 x: a multiple of the row tile lies there,
-// zeros past n_rows (convert_rows pads).
+// Items: of at most kFewRows where x is f32 or the weights are, else kManyRows.
 void launch_product(Queue& queue, const ProductArgs& args);
 // Weights of Code::f32; x f32.
 void launch_product_f32(Queue& queue, const ProductArgs& args);

@@ -1,7 +1,7 @@
 #include "backend/cuda/device/rows.h"
 
-#include "backend/cuda/device/decode.h"
-#include "backend/cuda/device/mma.h"
+#include "backend/cuda/device/decode.cuh"
+#include "backend/cuda/device/mma.cuh"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -118,6 +118,16 @@ __global__ void embed_kernel(const __grid_constant__ EmbedRowsArgs p) {
     p.out.row(blockIdx.y)[k] = __fmul_rn(element(p.table, p.tokens[blockIdx.y], k), p.scale);
 }
 
+__global__ void noise_kernel(const __grid_constant__ NoiseArgs p) {
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= p.n) return;
+  std::uint32_t x = static_cast<std::uint32_t>(i) * 2654435761u + 12345u;  // mixed as murmur3 ends
+  x = (x ^ (x >> 16)) * 0x85ebca6bu;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  const float value = static_cast<float>(static_cast<int>(x ^ (x >> 16))) * 0x1p-31f;
+  static_cast<__nv_bfloat16*>(p.out)[i] = __float2bfloat16_rn(value);
+}
+
 __global__ void compare_kernel(const __grid_constant__ CompareArgs p) {
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t row = i / p.a.n_cols, column = i % p.a.n_cols;
@@ -149,6 +159,10 @@ void launch_add_bias(Queue& queue, const AddBiasArgs& args) {
 void launch_embed(Queue& queue, const EmbedRowsArgs& args) {
   queue.launch(&embed_kernel, dim3((args.out.n_cols + kThreads - 1) / kThreads, args.out.n_rows),
                kThreads, 0, args);
+}
+
+void launch_noise(Queue& queue, const NoiseArgs& args) {
+  queue.launch(&noise_kernel, dim3(blocks_for(args.n)), kThreads, 0, args);
 }
 
 void launch_compare(Queue& queue, const CompareArgs& args) {

@@ -37,6 +37,12 @@ struct EmbedRowsArgs {  // out[t] = table[tokens[t]] · scale, decoded in f32
 };
 void launch_embed(Queue& queue, const EmbedRowsArgs& args);
 
+struct NoiseArgs {  // n numbers of (−1, 1) as bf16, the same every time
+  void* out;
+  std::size_t n;
+};
+void launch_noise(Queue& queue, const NoiseArgs& args);
+
 struct CompareArgs {  // *n_different += how many of the elements differ in their bits
   ConstMat a, b;
   std::uint32_t* n_different;

@@ -1,4 +1,4 @@
-// The few instructions that products are made of. For .cu files.
+// The few instructions that products are made of.
 #pragma once
 
 #include <cuda_bf16.h>

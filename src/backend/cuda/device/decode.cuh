@@ -1,5 +1,5 @@
 // Codes of packed weights as one thread's operands of mma.m16n8k16: w = bf16(fma(code, scale,
-// bias)), the fused multiply-add in f32, both roundings to nearest even. For .cu files.
+// bias)), the fused multiply-add in f32, both roundings to nearest even.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "backend/cuda/device/mma.h"
+#include "backend/cuda/device/mma.cuh"
 #include "backend/cuda/device/weights.h"
 
 namespace kvasir::backend::cuda {
