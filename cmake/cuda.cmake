@@ -10,7 +10,9 @@ if(KVASIR_CUDA AND NOT KVASIR_FUZZ)
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
-    set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -std=c++20")   # CMake 3.25 does not know this compiler's dialects
+    foreach(kind STANDARD EXTENSION)   # CMake 3.25 does not know this compiler's dialects
+      set(CMAKE_CUDA20_${kind}_COMPILE_OPTION "-std=c++20")
+    endforeach()
     set(KVASIR_HAS_CUDA ON)
   elseif(KVASIR_CUDA STREQUAL "ON")
     message(FATAL_ERROR "KVASIR_CUDA is ON and nvcc was not found")

@@ -108,6 +108,7 @@ void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t size_byt
     flush();
     list_.record();
   }
+  list_.note_change();
   note(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream_));
 }
 

@@ -77,6 +77,17 @@ float value_at(const RefMatrix& m, std::size_t r, std::size_t i) noexcept {
              : codec::dequantize(m.codes[at], m.scales[at / m.group], m.biases[at / m.group]);
 }
 
+// backend/cuda's weights and x, the sum in f64.
+void mirror_cuda_row(const RefMatrix& m, const float* x_in, float* out) {
+  std::vector<float> x(x_in, x_in + m.n_in()), w(m.n_in());
+  if (!m.exact_f32) std::transform(x.begin(), x.end(), x.begin(), &round_to_bf16);
+  for (std::size_t r = 0; r < m.n_out(); ++r) {
+    for (std::size_t i = 0; i < w.size(); ++i)
+      w[i] = m.exact_f32 ? value_at(m, r, i) : round_to_bf16(value_at(m, r, i));
+    out[r] = dot_f64(w.data(), x.data(), w.size());
+  }
+}
+
 }  // namespace
 
 void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
@@ -97,6 +108,8 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
     float* out = a.out.row(t);
     if (mode_of(device) == RefMode::mirror) {
       mirror_row(m, x, out);
+    } else if (mode_of(device) == RefMode::mirror_cuda) {
+      mirror_cuda_row(m, x, out);
     } else {
       for (std::size_t r = 0; r < m.n_out(); ++r)
         out[r] = dot_f64(m.values.data() + r * m.n_in(), x, m.n_in());

@@ -61,7 +61,9 @@ class RefDevice final : public ops::Device {
 
   RefMode mode() const noexcept { return mode_; }
   std::string_view name() const noexcept override {
-    return mode_ == RefMode::oracle ? "ref" : "ref:mirror";
+    return mode_ == RefMode::oracle   ? "ref"
+           : mode_ == RefMode::mirror ? "ref:mirror"
+                                      : "ref:mirror-cuda";
   }
   std::string numerics_id() const override { return std::string(name()) + "-1"; }
   const ops::OpTable& ops() const noexcept override { return kOps; }
@@ -86,13 +88,13 @@ class RefDevice final : public ops::Device {
     auto m = std::make_unique<RefMatrix>(weight.n_out, weight.n_in);
     m->exact_f32 = options.exact_f32;
     try {
-      if (mode_ == RefMode::mirror && info.quantized) {
+      if (mode_ != RefMode::oracle && info.quantized && !is_plain(options)) {
         keep_codes(weight, info, *m);
       } else {
         m->values.resize(std::size_t{weight.n_out} * weight.n_in);
         for (std::size_t r = 0; r < weight.n_out; ++r)
           weight.decode(r, m->values.data() + r * weight.n_in);
-        if (mode_ == RefMode::mirror && !options.exact_f32) {
+        if (mode_ != RefMode::oracle && !options.exact_f32) {
           for (float& w : m->values) w = round_to_bf16(w);
         }
       }
@@ -107,6 +109,11 @@ class RefDevice final : public ops::Device {
   }
 
  private:
+  // backend/cuda decodes exact weights whatever their type.
+  bool is_plain(ops::PackOptions options) const noexcept {
+    return mode_ == RefMode::mirror_cuda && options.exact_f32;
+  }
+
   RefMode mode_;
 };
 

@@ -1,7 +1,8 @@
 // The reference backend: slow, single-threaded, plain loops. `oracle` computes every op in f64 from
 // exactly decoded weights and is what goldens are compared with. `mirror` follows backend/cpu's
 // plan (docs/numerics.md): the same roundings everywhere and the same order of additions in linear,
-// whose results equal backend/cpu's bit for bit.
+// whose results equal backend/cpu's bit for bit. `mirror_cuda` rounds weights and products' inputs
+// as backend/cuda does and computes everything else as the oracle.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace kvasir::backend::ref {
 
-enum class RefMode : std::uint8_t { oracle, mirror };
+enum class RefMode : std::uint8_t { oracle, mirror, mirror_cuda };
 
 std::unique_ptr<ops::Device> make_ref_device(RefMode mode);
 

@@ -26,7 +26,7 @@
 
 namespace kvasir::backend::cuda {
 
-class Products;  // linear.cpp: cuBLASLt and what it needs
+class Products;  // detail/products.h
 
 // Remembers the first failure of a step; end_step returns it.
 class CudaDevice final : public ops::Device {
@@ -53,7 +53,7 @@ class CudaDevice final : public ops::Device {
   // Whether launches of this step go to the stream as they come: libraries may be called.
   bool is_eager() const noexcept { return !list_.is_recording(); }
   int n_multiprocessors() const noexcept { return n_multiprocessors_; }
-  Products& products() noexcept { return *products_; }
+  Products& products() noexcept;  // made when first asked for
 
   // The device's copy of host values that a kernel reads in this step. Within a step the same span
   // is copied once; its address is the same in the next step if what was staged before it has kept
@@ -102,7 +102,7 @@ class CudaDevice final : public ops::Device {
   Staging staging_;
   Buffer workspaces_[kWorkspaces];
   std::vector<Buffer> retired_;         // grown out of in this step, still named by its launches
-  std::shared_ptr<Products> products_;  // shared_ptr: its type is complete in linear.cpp alone
+  std::shared_ptr<Products> products_;  // shared_ptr: its type is complete in products.cpp alone
 };
 
 inline CudaDevice& cuda_of(ops::Device& device) noexcept {

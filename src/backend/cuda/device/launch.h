@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace kvasir::backend::cuda {
@@ -25,11 +26,18 @@ class Queue {
               std::size_t shared_bytes,
               const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParams);
+    ++n_changes_;
     enqueue(reinterpret_cast<const void*>(kernel), grid, n_threads, shared_bytes, &params,
             sizeof(Params));
   }
 
+  // Counts what may have changed device memory: while it stands still, so does the memory.
+  std::uint64_t n_changes() const noexcept { return n_changes_; }
+  void note_change() noexcept { ++n_changes_; }
+
  private:
+  std::uint64_t n_changes_ = 0;
+
   virtual void enqueue(const void* kernel,
                        dim3 grid,
                        unsigned n_threads,

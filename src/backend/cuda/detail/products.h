@@ -1,0 +1,82 @@
+// Products: what matrix products keep between calls: threads and pinned memory for repacking,
+// tables of a mixture's weights on the device, and cuBLASLt where it may serve.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/detail/blas.h"
+#include "backend/cuda/detail/cuda_matrix.h"
+#include "backend/cuda/detail/cuda_ops.h"
+#include "base/thread_pool.h"
+#include "ops/moe.h"
+
+namespace kvasir::backend::cuda {
+
+// Workspace slots of products (CudaDevice::workspace).
+enum ProductSlot : int { kConverted = 7, kDecoded = 6, kBlas = 5, kProbe = 4 };
+
+class Products {
+ public:
+  explicit Products(CudaDevice& device) : device_(device) {}
+
+  ThreadPool& pool();
+  // fill(unit, at) writes unit_bytes of each unit, on any thread; they go to `to` in order.
+  Status upload(std::byte* to,
+                std::size_t unit_bytes,
+                std::size_t n_units,
+                const std::function<void(std::size_t unit, std::byte* at)>& fill);
+
+  // x as bf16 [n_rows, k]; the last one again if nothing has been launched since.
+  const void* converted(ConstMatView x, std::uint32_t k);
+  // The launches since then wrote only `out`.
+  void keep_converted(std::uint64_t since, ConstMatView out);
+
+  // Weights of one shape and code, in device memory.
+  struct Table {
+    const Weight* weights;
+    const float* const* biases;  // null: none
+    Weight first;                // facts that all share
+    std::uint32_t chunk_bytes;   // the largest
+  };
+  Table table(std::span<const ops::PackedMatrix* const> matrices);
+  enum Role : int { kGate, kUp, kDown };
+  Table table(std::span<const ops::ExpertWeights> bank, Role role);
+
+  Blas& blas() noexcept { return blas_; }
+
+ private:
+  struct Known {  // a table by the host memory that lists its weights
+    const void* list;
+    std::size_t n;
+    int role;
+    Table table;
+    Buffer data;
+  };
+  Table make_table(Known key,
+                   const std::function<const ops::PackedMatrix*(std::size_t)>& matrix,
+                   const std::function<const float*(std::size_t)>& bias);
+  const Table* find_table(const void* list, std::size_t n, int role);
+
+  CudaDevice& device_;
+  std::unique_ptr<ThreadPool> pool_;
+  Buffer pinned_;
+  Blas blas_;
+  std::vector<Known> tables_;
+  std::uint64_t n_freed_ = 0;  // CudaMatrix::n_freed() of the tables
+
+  ConstMatView converted_from_{};
+  std::uint32_t converted_k_ = 0;
+  std::uint64_t converted_at_ = 0;
+};
+
+// Of how many warps blocks are, for n_columns columns of blocks.
+std::uint32_t warps_for(const CudaDevice& device,
+                        std::uint32_t n_out,
+                        std::uint32_t n_rows,
+                        std::uint32_t n_columns) noexcept;
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,112 @@
+// Codes of packed weights as one thread's operands of mma.m16n8k16: w = bf16(fma(code, scale,
+// bias)), the fused multiply-add in f32, both roundings to nearest even.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "backend/cuda/device/mma.cuh"
+#include "backend/cuda/device/weights.h"
+
+namespace kvasir::backend::cuda {
+
+// Scale and bias of a thread's two rows, for one group.
+struct RowScales {
+  float scale[2], bias[2];
+  std::uint32_t scale2[2], bias2[2];  // the same twice in bf16, where fma.rn.bf16x2 serves
+};
+
+__device__ inline float half_bits(std::uint32_t bits, bool is_f16) {
+  return is_f16 ? __half2float(__ushort_as_half(static_cast<unsigned short>(bits)))
+                : __uint_as_float(bits << 16);
+}
+
+// scales: of one group of a tile, [16 rows].
+template <bool kIsFast>
+__device__ inline void load_scales(RowScales& out,
+                                   const Weight& w,
+                                   const unsigned char* scales,
+                                   unsigned lane) {
+#pragma unroll
+  for (unsigned h = 0; h < 2; ++h) {
+    const unsigned row = lane / 4 + 8 * h;
+    if constexpr (kIsFast) {
+      const std::uint32_t both = reinterpret_cast<const std::uint32_t*>(scales)[row];
+      out.scale2[h] = __byte_perm(both, 0, 0x1010);
+      out.bias2[h] = __byte_perm(both, 0, 0x3232);
+      continue;
+    }
+    const unsigned at = w.has_bias ? 2 * row : row;
+    out.bias[h] = 0.0f;
+    if (w.scale == ScaleKind::f32) {
+      out.scale[h] = reinterpret_cast<const float*>(scales)[at];
+      if (w.has_bias) out.bias[h] = reinterpret_cast<const float*>(scales)[at + 1];
+    } else {
+      const auto* halves = reinterpret_cast<const unsigned short*>(scales);
+      out.scale[h] = half_bits(halves[at], w.scale == ScaleKind::f16);
+      if (w.has_bias) out.bias[h] = half_bits(halves[at + 1], w.scale == ScaleKind::f16);
+    }
+  }
+}
+
+// The nibble at bit kBit as a float: placed in the mantissa of 2^(23 - kBit), which is taken off
+// again together with the offset.
+template <int kBit>
+__device__ inline float nibble_at(std::uint32_t word, float offset) {
+  constexpr std::uint32_t kOne = static_cast<std::uint32_t>(150 - kBit) << 23;
+  const float shifted = __uint_as_float((word & (15u << kBit)) | kOne);
+  return __fsub_rn(shifted, __fadd_rn(__uint_as_float(kOne), offset));
+}
+
+__device__ inline std::uint32_t weigh(const RowScales& s, int row, float lo, float hi) {
+  return pack_bf16(__fmaf_rn(lo, s.scale[row], s.bias[row]),
+                   __fmaf_rn(hi, s.scale[row], s.bias[row]));
+}
+
+__device__ inline void decode_nibbles(std::uint32_t word,
+                                      const RowScales& s,
+                                      float offset,
+                                      std::uint32_t (&a)[4]) {
+  const std::uint32_t high = word >> 12;
+  a[0] = weigh(s, 0, nibble_at<0>(word, offset), nibble_at<16>(word, offset));
+  a[1] = weigh(s, 1, nibble_at<4>(word, offset), nibble_at<8>(high, offset));
+  a[2] = weigh(s, 0, nibble_at<8>(word, offset), nibble_at<12>(high, offset));
+  a[3] = weigh(s, 1, nibble_at<12>(word, offset), nibble_at<16>(high, offset));
+}
+
+// The same where bf16 arithmetic is exact enough (Weight::bf16_fma).
+__device__ inline void decode_nibbles_bf16(std::uint32_t word,
+                                           const RowScales& s,
+                                           std::uint32_t (&a)[4]) {
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const std::uint32_t shifted = ((word >> (4 * r)) & 0x000f000fu) | 0x43004300u;  // 128 + code
+    asm("{.reg .b32 c;\n"
+        "fma.rn.bf16x2 c, %1, %2, %3;\n"
+        "fma.rn.bf16x2 %0, c, %4, %5;}"
+        : "=r"(a[r])
+        : "r"(shifted), "r"(0x3f803f80u), "r"(0xc300c300u), "r"(s.scale2[r % 2]),
+          "r"(s.bias2[r % 2]));
+  }
+}
+
+template <int kByte>
+__device__ inline float byte_at(std::uint32_t word, float offset) {
+  const float shifted = __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + kByte));
+  return __fsub_rn(shifted, __fadd_rn(8388608.0f, offset));
+}
+
+__device__ inline void decode_bytes(std::uint32_t low,
+                                    std::uint32_t high,
+                                    const RowScales& s,
+                                    float offset,
+                                    std::uint32_t (&a)[4]) {
+  a[0] = weigh(s, 0, byte_at<0>(low, offset), byte_at<1>(low, offset));
+  a[1] = weigh(s, 1, byte_at<2>(low, offset), byte_at<3>(low, offset));
+  a[2] = weigh(s, 0, byte_at<0>(high, offset), byte_at<1>(high, offset));
+  a[3] = weigh(s, 1, byte_at<2>(high, offset), byte_at<3>(high, offset));
+}
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,173 @@
+#include "backend/cuda/device/rows.h"
+
+#include "backend/cuda/device/decode.cuh"
+#include "backend/cuda/device/mma.cuh"
+
+namespace kvasir::backend::cuda {
+namespace {
+
+constexpr unsigned kThreads = 256;
+
+unsigned blocks_for(std::size_t n) { return static_cast<unsigned>((n + kThreads - 1) / kThreads); }
+
+// Eight elements a thread.
+__global__ void convert_kernel(const __grid_constant__ ConvertArgs p) {
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::uint32_t n_eights = p.k / 8;
+  const std::uint32_t row = static_cast<std::uint32_t>(i / n_eights);
+  if (row >= p.x.n_rows) return;
+  const std::uint32_t k = static_cast<std::uint32_t>(i % n_eights) * 8;
+  const float* x = p.x.row(row) + k;
+  float v[8];
+  if (k + 8 <= p.x.n_cols && reinterpret_cast<std::uintptr_t>(x) % 16 == 0) {
+    *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x);
+    *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + 4);
+  } else {
+#pragma unroll
+    for (unsigned j = 0; j < 8; ++j) v[j] = k + j < p.x.n_cols ? x[j] : 0.0f;
+  }
+  const uint4 out = {pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]),
+                     pack_bf16(v[6], v[7])};
+  static_cast<uint4*>(p.out)[i] = out;
+}
+
+// One chunk of a tile by a warp: it decodes a thread's operands and lays them out as rows.
+template <Code kCode>
+__global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
+  const unsigned lane = threadIdx.x % 32;
+  const std::uint32_t n_chunks = chunks_of(p.weight.k);
+  const std::uint32_t chunk = blockIdx.x * (kThreads / 32) + threadIdx.x / 32;
+  if (chunk >= n_chunks) return;
+  const std::uint32_t tile = p.first / kTileRows + blockIdx.y;
+  const unsigned char* at = static_cast<const unsigned char*>(p.weight.data) +
+                            (std::size_t{tile} * n_chunks + chunk) * p.weight.chunk_bytes;
+  const float offset = static_cast<float>(p.weight.offset);
+  const unsigned group_bytes =
+      kTileRows * scale_bytes(p.weight.scale) * (p.weight.has_bias ? 2 : 1);
+  RowScales scales;
+  for (unsigned step = 0; step < kSteps; ++step) {
+    const std::uint32_t k = chunk * kChunkK + step * 16;
+    if (k >= p.weight.k) return;
+    if (step * 16 % p.weight.group == 0)
+      load_scales<false>(scales, p.weight,
+                         at + codes_bytes(kCode) + step * 16 / p.weight.group * group_bytes, lane);
+    std::uint32_t a[4];
+    if constexpr (kCode == Code::nibble) {
+      const auto* words = reinterpret_cast<const std::uint32_t*>(at);
+      decode_nibbles(words[(step / 4 * 32 + lane) * 4 + step % 4], scales, offset, a);
+    } else {
+      const auto* words = reinterpret_cast<const uint2*>(at);
+      const uint2 both = words[(step / 2 * 32 + lane) * 2 + step % 2];
+      decode_bytes(both.x, both.y, scales, offset, a);
+    }
+    for (unsigned r = 0; r < 4; ++r) {
+      const std::uint32_t row = blockIdx.y * kTileRows + lane / 4 + 8 * (r % 2);
+      if (row < p.n)
+        static_cast<std::uint32_t*>(
+            p.out)[(std::size_t{row} * p.weight.k + k + 2 * (lane % 4) + 8 * (r / 2)) / 2] = a[r];
+    }
+  }
+}
+
+__global__ void add_bias_kernel(const __grid_constant__ AddBiasArgs p) {
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::size_t row = i / p.out.n_cols, column = i % p.out.n_cols;
+  if (row >= p.out.n_rows) return;
+  float& out = p.out.row(row)[column];
+  out = __fadd_rn(out, p.bias[column]);
+}
+
+// One element of a packed weight in f32: quantized ones fma(code, scale, bias), not rounded.
+__device__ float element(const Weight& w, std::uint32_t row, std::uint32_t k) {
+  const std::size_t at = std::size_t{row} * w.k + k;
+  if (w.code == Code::f32) return static_cast<const float*>(w.data)[at];
+  if (w.code == Code::bf16)
+    return __uint_as_float(std::uint32_t{static_cast<const unsigned short*>(w.data)[at]} << 16);
+  const unsigned in_tile = row % kTileRows, in_chunk = k % kChunkK, in_step = k % 16;
+  const unsigned step = in_chunk / 16, lane = in_tile % 8 * 4 + in_step % 8 / 2;
+  const unsigned r = in_tile / 8 + in_step / 8 * 2, h = in_step % 2;
+  const unsigned char* chunk =
+      static_cast<const unsigned char*>(w.data) +
+      (std::size_t{row / kTileRows} * chunks_of(w.k) + k / kChunkK) * w.chunk_bytes;
+  unsigned code;
+  if (w.code == Code::nibble) {
+    const auto* words = reinterpret_cast<const std::uint32_t*>(chunk);
+    code = words[(step / 4 * 32 + lane) * 4 + step % 4] >> (4 * r + 16 * h) & 15;
+  } else {
+    code = chunk[((step / 2 * 32 + lane) * 2 + step % 2) * 8 + 2 * r + h];
+  }
+  const unsigned n_values = w.has_bias ? 2 : 1;
+  const unsigned at_scale = (in_chunk / w.group * kTileRows + in_tile) * n_values;
+  const unsigned char* scales = chunk + codes_bytes(w.code);
+  float scale, bias = 0.0f;
+  if (w.scale == ScaleKind::f32) {
+    scale = reinterpret_cast<const float*>(scales)[at_scale];
+    if (w.has_bias) bias = reinterpret_cast<const float*>(scales)[at_scale + 1];
+  } else {
+    const auto* halves = reinterpret_cast<const unsigned short*>(scales);
+    scale = half_bits(halves[at_scale], w.scale == ScaleKind::f16);
+    if (w.has_bias) bias = half_bits(halves[at_scale + 1], w.scale == ScaleKind::f16);
+  }
+  const float value = static_cast<float>(static_cast<int>(code) - static_cast<int>(w.offset));
+  return __fmaf_rn(value, scale, bias);
+}
+
+__global__ void embed_kernel(const __grid_constant__ EmbedRowsArgs p) {
+  const std::uint32_t k = blockIdx.x * kThreads + threadIdx.x;
+  if (k < p.out.n_cols)
+    p.out.row(blockIdx.y)[k] = __fmul_rn(element(p.table, p.tokens[blockIdx.y], k), p.scale);
+}
+
+__global__ void noise_kernel(const __grid_constant__ NoiseArgs p) {
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= p.n) return;
+  std::uint32_t x = static_cast<std::uint32_t>(i) * 2654435761u + 12345u;  // mixed as murmur3 ends
+  x = (x ^ (x >> 16)) * 0x85ebca6bu;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  const float value = static_cast<float>(static_cast<int>(x ^ (x >> 16))) * 0x1p-31f;
+  static_cast<__nv_bfloat16*>(p.out)[i] = __float2bfloat16_rn(value);
+}
+
+__global__ void compare_kernel(const __grid_constant__ CompareArgs p) {
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::size_t row = i / p.a.n_cols, column = i % p.a.n_cols;
+  if (row >= p.a.n_rows) return;
+  if (__float_as_uint(p.a.row(row)[column]) != __float_as_uint(p.b.row(row)[column]))
+    atomicAdd(p.n_different, 1u);
+}
+
+}  // namespace
+
+void launch_convert_rows(Queue& queue, const ConvertArgs& args) {
+  queue.launch(&convert_kernel, dim3(blocks_for(std::size_t{args.x.n_rows} * args.k / 8)),
+               kThreads, 0, args);
+}
+
+void launch_decode(Queue& queue, const DecodeArgs& args) {
+  const dim3 grid((chunks_of(args.weight.k) + kThreads / 32 - 1) / (kThreads / 32),
+                  (args.n + kTileRows - 1) / kTileRows);
+  args.weight.code == Code::nibble
+      ? queue.launch(&decode_kernel<Code::nibble>, grid, kThreads, 0, args)
+      : queue.launch(&decode_kernel<Code::byte>, grid, kThreads, 0, args);
+}
+
+void launch_add_bias(Queue& queue, const AddBiasArgs& args) {
+  queue.launch(&add_bias_kernel, dim3(blocks_for(std::size_t{args.out.n_rows} * args.out.n_cols)),
+               kThreads, 0, args);
+}
+
+void launch_embed(Queue& queue, const EmbedRowsArgs& args) {
+  queue.launch(&embed_kernel, dim3((args.out.n_cols + kThreads - 1) / kThreads, args.out.n_rows),
+               kThreads, 0, args);
+}
+
+void launch_noise(Queue& queue, const NoiseArgs& args) {
+  queue.launch(&noise_kernel, dim3(blocks_for(args.n)), kThreads, 0, args);
+}
+
+void launch_compare(Queue& queue, const CompareArgs& args) {
+  queue.launch(&compare_kernel, dim3(blocks_for(std::size_t{args.a.n_rows} * args.a.n_cols)),
+               kThreads, 0, args);
+}
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,52 @@
+// Rows on their way into and out of products: rounding x, decoding weights, biases, embeddings.
+#pragma once
+
+#include "backend/cuda/device/launch.h"
+#include "backend/cuda/device/views.h"
+#include "backend/cuda/device/weights.h"
+
+namespace kvasir::backend::cuda {
+
+struct ConvertArgs {  // out[r, 0 … k) = bf16(x[r]), zeros past n_cols
+  ConstMat x;
+  void* out;        // bf16 [n_rows, k]
+  std::uint32_t k;  // a multiple of 8
+  std::uint32_t pad;
+};
+void launch_convert_rows(Queue& queue, const ConvertArgs& args);
+
+struct DecodeArgs {  // outputs [first, first + n) of a quantized weight as bf16 [n, weight.k]
+  Weight weight;
+  void* out;
+  std::uint32_t first, n;  // first: a multiple of 16
+};
+void launch_decode(Queue& queue, const DecodeArgs& args);
+
+struct AddBiasArgs {  // out[r, c] += bias[c]
+  Mat out;
+  const float* bias;
+};
+void launch_add_bias(Queue& queue, const AddBiasArgs& args);
+
+struct EmbedRowsArgs {  // out[t] = table[tokens[t]] · scale, decoded in f32
+  Weight table;
+  const std::uint32_t* tokens;
+  Mat out;
+  float scale;
+  std::uint32_t pad;
+};
+void launch_embed(Queue& queue, const EmbedRowsArgs& args);
+
+struct NoiseArgs {  // n numbers of (−1, 1) as bf16, the same every time
+  void* out;
+  std::size_t n;
+};
+void launch_noise(Queue& queue, const NoiseArgs& args);
+
+struct CompareArgs {  // *n_different += how many of the elements differ in their bits
+  ConstMat a, b;
+  std::uint32_t* n_different;
+};
+void launch_compare(Queue& queue, const CompareArgs& args);
+
+}  // namespace kvasir::backend::cuda

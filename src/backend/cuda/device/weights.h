@@ -1,0 +1,48 @@
+// A packed weight as kernels see it (pack.cpp writes it, docs/numerics.md "backend/cuda" defines
+// its products).
+//
+// bf16 and f32: rows [n_out][k]. Quantized: tiles of 16 outputs, each n_chunks chunks of 128
+// elements of K; a chunk is [codes][scales]. Codes lie as one thread's operands of mma.m16n8k16:
+// of lane l and step s (16 elements of K) the eight elements (row, k) = (l/4 + 8·(r%2),
+// 16·s + 2·(l%4) + 8·(r/2) + h), r = 0 … 3, h = 0, 1.
+//   nibble: a u32 at [s/4][l][s%4], the element at bit 4·r + 16·h
+//   byte: a u64 at [s/2][l][s%2], the element in byte 2·r + h
+// Signed codes are stored plus `offset`. Scales: [group in chunk][row] of {scale, bias} or {scale}.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvasir::backend::cuda {
+
+enum class Code : std::uint32_t { bf16, f32, nibble, byte };
+enum class ScaleKind : std::uint32_t { f16, bf16, f32 };
+
+constexpr std::uint32_t kTileRows = 16;  // outputs of a tile
+constexpr std::uint32_t kChunkK = 128;   // elements of K of a chunk
+constexpr std::uint32_t kPadK = 64;      // K is padded with zeros to whole ones of these
+constexpr std::uint32_t kSteps = kChunkK / 16;
+
+struct Weight {
+  const void* data;
+  std::uint32_t n_out, n_in;
+  std::uint32_t k;  // n_in up to whole kPadK
+  Code code;
+  // Quantized types only:
+  ScaleKind scale;
+  std::uint32_t has_bias, group, offset;
+  std::uint32_t chunk_bytes;  // of all of a tile's 128 elements of K; a multiple of 16
+  // Whether fma.rn.bf16x2 gives the defined weight for each of its codes.
+  std::uint32_t bf16_fma;
+};
+static_assert(sizeof(Weight) == 48);
+
+__host__ __device__ constexpr std::uint32_t codes_bytes(Code code) {
+  return code == Code::nibble ? 1024 : code == Code::byte ? 2048 : code == Code::bf16 ? 4096 : 8192;
+}
+__host__ __device__ constexpr std::uint32_t scale_bytes(ScaleKind kind) { return kind == ScaleKind::f32 ? 4 : 2; }
+__host__ __device__ constexpr std::uint32_t chunks_of(std::uint32_t k) { return (k + kChunkK - 1) / kChunkK; }
+
+}  // namespace kvasir::backend::cuda

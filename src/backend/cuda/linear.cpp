@@ -1,0 +1,160 @@
+// linear and head_linear. At most 8 rows: x is rounded where it is multiplied. More: rounded once
+// before. More than 64 in an eager step: cuBLASLt, where it gives the same bits.
+#include <algorithm>
+
+#include "backend/cuda/detail/products.h"
+#include "backend/cuda/device/product.h"
+#include "backend/cuda/device/rows.h"
+
+namespace kvasir::backend::cuda {
+namespace {
+
+constexpr std::size_t kDecodedBytes = std::size_t{128} << 20;  // of a weight in bf16, at a time
+constexpr std::uint32_t kProbeRows = 16;
+
+ProductArgs arguments(const Weight& w, ConstMatView x, const float* bias, MatView out) {
+  return {.weight = w,
+          .x = x.data,
+          .x_stride = x.stride,
+          .n_rows = x.n_rows,
+          .x_is_bf16 = 0,
+          .bias = bias,
+          .out = out.data,
+          .out_stride = out.stride,
+          .grouped = {},
+          .chunk_bytes = w.chunk_bytes,
+          .n_warps = 1};
+}
+
+// The own kernel on bf16 rows.
+void launch_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+  ProductArgs args = arguments(w, {nullptr, out.n_rows, w.n_in, w.k}, bias, out);
+  args.x = x;
+  args.x_is_bf16 = 1;
+  args.n_warps = warps_for(device, w.n_out, out.n_rows, (out.n_rows + kManyRows - 1) / kManyRows);
+  launch_product(device.queue(), args);
+}
+
+BlasProduct blas_product(const Weight& w, const void* x, MatView out) {
+  return {w.data, x, out.data, out.stride, w.n_out, out.n_rows, w.k};
+}
+
+// Whether `run` and the own kernel give the same bits for random rows, of which the first and the
+// last 16 are compared. `out` is where the true result will be.
+bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas::Run& run) {
+  const std::uint32_t n = std::min(kProbeRows, out.n_rows);
+  const std::size_t x_size = std::size_t{out.n_rows} * w.k;
+  auto* const x = device.workspace<std::uint16_t>(
+      kProbe, x_size + 2 * std::size_t{n} * w.n_out + 2 * sizeof(float));
+  auto* const counter = reinterpret_cast<std::uint32_t*>(x + x_size);
+  auto* const own = reinterpret_cast<float*>(counter + 1);
+  launch_noise(device.queue(), {x, x_size});
+  device.note(cudaMemsetAsync(counter, 0, sizeof(*counter), device.stream()));
+  if (!run(blas_product(w, x, out))) return false;
+  for (const std::uint32_t first : {0u, out.n_rows - n}) {
+    const MatView rows = mat_view(own, n, w.n_out);
+    launch_rows(device, w, x + std::size_t{first} * w.k, nullptr, rows);
+    launch_compare(device.queue(), {mat_of(ConstMatView(out.rows(first, n))),
+                                    mat_of(ConstMatView(rows)), counter});
+  }
+  std::uint32_t n_different = 1;
+  device.note(cudaMemcpyAsync(&n_different, counter, sizeof(n_different), cudaMemcpyDeviceToHost,
+                              device.stream()));
+  device.note(cudaStreamSynchronize(device.stream()));
+  return n_different == 0;
+}
+
+// Many rows of a bf16 weight.
+void multiply_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+  void* const workspace = device.workspace<std::byte>(kBlas, Blas::kWorkspaceBytes);
+  const bool is_done = device.is_eager() &&
+                       device.products().blas().multiply(
+                           blas_product(w, x, out), workspace, device.stream(),
+                           [&](const Blas::Run& run) { return gives_own_bits(device, w, out, run); });
+  if (!is_done) return launch_rows(device, w, x, bias, out);
+  if (bias) launch_add_bias(device.queue(), {mat_of(out), bias});
+}
+
+// Many rows of a quantized weight: slabs of it are decoded, then multiplied.
+void multiply_slabs(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+  const std::uint32_t most = static_cast<std::uint32_t>(
+      std::max<std::size_t>(kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows,
+                            kTileRows));
+  const std::uint32_t n_slab = std::min(most, w.n_out);
+  void* const decoded = device.workspace<std::uint16_t>(kDecoded, std::size_t{n_slab} * w.k);
+  for (std::uint32_t first = 0; first < w.n_out; first += n_slab) {
+    const std::uint32_t n = std::min(n_slab, w.n_out - first);
+    launch_decode(device.queue(), {w, decoded, first, n});
+    Weight slab{};
+    slab.data = decoded;
+    slab.n_out = n;
+    slab.n_in = w.n_in;
+    slab.k = w.k;
+    slab.code = Code::bf16;
+    slab.group = kChunkK;
+    slab.chunk_bytes = codes_bytes(Code::bf16);
+    multiply_rows(device, slab, x, bias ? bias + first : nullptr, out.columns(first, n));
+  }
+}
+
+}  // namespace
+
+std::uint32_t warps_for(const CudaDevice& device,
+                        std::uint32_t n_out,
+                        std::uint32_t n_rows,
+                        std::uint32_t n_columns) noexcept {
+  const std::uint32_t n_tiles = (n_out + kTileRows - 1) / kTileRows * n_columns;
+  const auto n_sms = static_cast<std::uint32_t>(device.n_multiprocessors());
+  if (n_rows <= 2) return 1;
+  return n_tiles >= 4 * n_sms ? 4 : 2;
+}
+
+void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
+  if (a.x.n_rows == 0) return;
+  CudaDevice& cuda = cuda_of(device);
+  const Weight& w = matrix_of(a.weight).weight;
+  if (w.code == Code::f32)
+    return launch_product_f32(cuda.queue(), arguments(w, a.x, a.bias, a.out));
+  if (a.x.n_rows <= kFewRows) {
+    ProductArgs args = arguments(w, a.x, a.bias, a.out);
+    args.n_warps = warps_for(cuda, w.n_out, a.x.n_rows, 1);
+    return launch_product(cuda.queue(), args);
+  }
+  const void* const x = cuda.products().converted(a.x, w.k);
+  const std::uint64_t converted_at = cuda.queue().n_changes();
+  if (a.x.n_rows <= kManyRows || !cuda.is_eager()) {
+    launch_rows(cuda, w, x, a.bias, a.out);
+  } else if (w.code == Code::bf16) {
+    multiply_rows(cuda, w, x, a.bias, a.out);
+  } else {
+    multiply_slabs(cuda, w, x, a.bias, a.out);
+  }
+  cuda.products().keep_converted(converted_at, a.out);
+}
+
+void head_linear(ops::Device& device, const ops::HeadLinearArgs& a) noexcept {
+  if (a.x.n_rows == 0 || a.weights.empty()) return;
+  CudaDevice& cuda = cuda_of(device);
+  const Products::Table table = cuda.products().table(a.weights);
+  const auto n_heads = static_cast<std::uint32_t>(a.weights.size());
+  ProductArgs args = arguments(table.first, a.x, nullptr, a.out);
+  args.chunk_bytes = table.chunk_bytes;
+  args.grouped = {.weights = table.weights,
+                  .biases = nullptr,
+                  .items = nullptr,
+                  .slots = nullptr,
+                  .top_k = 1,
+                  .n_items = n_heads,
+                  .x_step = a.x_step,
+                  .out_step = a.out_step};
+  if (a.x.n_rows > kManyRows && a.x_step % 8 == 0 && table.first.code != Code::f32) {
+    const std::uint32_t k = (a.x.n_cols + kPadK - 1) / kPadK * kPadK;
+    args.x = cuda.products().converted(a.x, k);
+    args.x_stride = k;
+    args.x_is_bf16 = 1;
+  }
+  args.n_warps = warps_for(cuda, table.first.n_out, a.x.n_rows, n_heads);
+  launch_product(cuda.queue(), args);
+}
+
+}  // namespace kvasir::backend::cuda
