@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,8 @@ class ShadowDevice final : public ops::WrappedDevice {
   std::unique_ptr<ops::Device> shadow_;
   double units_;
   std::vector<float> expected_;
+  // Experts as the first device packed them, by the bank that the model names.
+  std::map<const ops::ExpertWeights*, std::vector<ops::ExpertWeights>> banks_;
   std::uint64_t n_outputs_ = 0;
   std::uint64_t n_differ_ = 0;
 };
