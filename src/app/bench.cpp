@@ -42,7 +42,10 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--decode", flags->options.n_decode, "Tokens after the prompt")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
-  verb->add_option("--runs", flags->options.n_runs, "Timed runs after one warm-up")
+  verb->add_option("--rows", flags->options.n_rows, "Rows that decode together")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  verb->add_option("--runs", flags->options.n_runs, "Timed runs after a short warm-up")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   verb->add_flag("--json", flags->as_json, "One JSON object on standard output");

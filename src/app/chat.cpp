@@ -130,8 +130,9 @@ int run(const Flags& flags) {
     return report(unsupported("this model has no chat template; use kvasir generate --raw"));
   std::fprintf(
       stderr,
-      "%s · %s · context %u · /new starts over, /quit or Ctrl-D leaves, Ctrl-C stops an answer\n",
-      model.name.c_str(), model.backend.c_str(), model.context_length);
+      "%s%s · %s · context %u · /new starts over, /quit or Ctrl-D leaves, Ctrl-C stops an answer\n",
+      model.name.c_str(), model.has_random_weights ? " (random weights)" : "",
+      model.backend.c_str(), model.context_length);
 
   Chat chat(**engine, flags);
   const auto& interrupted = catch_interrupts();

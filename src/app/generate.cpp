@@ -73,6 +73,7 @@ json::Value to_json(const Generated& generated, const ModelSummary& model) {
     choices.push_back(std::move(choice));
   }
   return json::Object{{"model", model.name},
+                      {"random_weights", model.has_random_weights},
                       {"choices", std::move(choices)},
                       {"prompt_tokens", generated.prompt_tokens},
                       {"cached_tokens", generated.cached_tokens},

@@ -125,6 +125,7 @@ ModelDescription describe(const ModelFiles& files) {
     out.n_kv_heads = 1;
   }
   out.is_embedding_tied = config.bool_or("tie_word_embeddings", false);
+  out.has_random_weights = files.has_random_weights();
   out.tensors = files.tensors();
   add_totals(out);
   return out;
@@ -142,6 +143,7 @@ std::string description_text(const ModelDescription& d, bool with_tensors) {
   line("architecture", d.architecture + " (" + d.model_type + ")");
   line("parameters", count_text(d.n_parameters) + " in " + std::to_string(d.tensors.size()) +
                          " tensors, " + bytes_text(d.size_bytes));
+  if (d.has_random_weights) line("weights", "random: made by kvasir synth, nothing was learned");
   line("quantization", d.quantization);
   number("layers", d.n_layers);
   number("hidden size", d.hidden_size);
@@ -178,6 +180,7 @@ json::Value description_json(const ModelDescription& d, bool with_tensors) {
                    {"parameters", d.n_parameters},
                    {"size_bytes", d.size_bytes},
                    {"quantization", d.quantization},
+                   {"random_weights", d.has_random_weights},
                    {"layers", d.n_layers},
                    {"hidden_size", d.hidden_size},
                    {"heads", d.n_heads},

@@ -27,6 +27,7 @@ struct ModelDescription {
   // Latent attention: a token's row of rank + rope dim serves all heads; what a sparse index keeps.
   std::uint64_t latent_rank = 0, latent_rope_dim = 0, index_top_k = 0;
   bool is_embedding_tied = false;
+  bool has_random_weights = false;
   std::string
       quantization;  // the type with most bytes among quantized ones; "none" for dense files
   std::vector<TypeTotal> types;     // most bytes first

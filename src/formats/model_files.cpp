@@ -1,7 +1,11 @@
 #include "formats/model_files.h"
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
+#include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "formats/detail/hub_folds.h"
 #include "formats/detail/hub_names.h"
@@ -29,6 +33,21 @@ std::string stacked_name(std::string_view pattern) {
   return std::string(pattern.substr(0, at)).append("switch_mlp.").append(rest);
 }
 
+// What a blank model was asked for.
+struct WantList {
+  std::vector<WantedTensor> tensors;
+  std::unordered_set<std::string> names;
+
+  void add(std::string_view name, std::vector<std::uint64_t> shape, bool is_matrix) {
+    if (names.emplace(name).second)
+      tensors.push_back({std::string(name), std::move(shape), is_matrix});
+  }
+};
+
+codec::WeightMatrix blank_matrix(std::uint32_t n_out, std::uint32_t n_in) {
+  return {.type = *codec::find_weight_type("bf16"), .n_out = n_out, .n_in = n_in, .planes = {}};
+}
+
 }  // namespace
 
 struct ModelFiles::Impl {
@@ -36,6 +55,7 @@ struct ModelFiles::Impl {
   std::vector<TensorInfo> infos;
   std::unordered_map<std::string_view, std::size_t> by_name;  // keys live in infos
   std::unique_ptr<std::atomic<bool>[]> used;
+  std::unique_ptr<WantList> wanted;  // of a blank model
 
   explicit Impl(OpenedModel opened) : model(std::move(opened)) {
     infos.reserve(model.tensors.size());
@@ -89,6 +109,26 @@ Result<ModelFiles> ModelFiles::open(const std::filesystem::path& path) {
   return ModelFiles(std::make_unique<Impl>(*std::move(opened)));
 }
 
+ModelFiles ModelFiles::blank(const std::filesystem::path& path,
+                             json::Value config,
+                             const std::vector<std::string>& present) {
+  OpenedModel model;
+  model.path = path;
+  model.config = text_model_config(std::move(config));
+  for (const std::string& name : present) {
+    StoredTensor& tensor = model.tensors.emplace_back();
+    tensor.info.name = tensor.info.stored_name = name;
+  }
+  auto impl = std::make_unique<Impl>(std::move(model));
+  impl->wanted = std::make_unique<WantList>();
+  return ModelFiles(std::move(impl));
+}
+
+const std::vector<WantedTensor>& ModelFiles::wanted() const noexcept {
+  static const std::vector<WantedTensor> kNone;
+  return impl_->wanted ? impl_->wanted->tensors : kNone;
+}
+
 Container ModelFiles::container() const noexcept { return impl_->model.container; }
 const std::filesystem::path& ModelFiles::path() const noexcept { return impl_->model.path; }
 const json::Value& ModelFiles::config() const noexcept { return impl_->model.config; }
@@ -109,6 +149,10 @@ Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name,
                                                std::uint32_t n_out,
                                                std::uint32_t n_in) const {
   using Shape = std::vector<std::uint64_t>;
+  if (impl_->wanted) {
+    impl_->wanted->add(name, {n_out, n_in}, /*is_matrix=*/true);
+    return blank_matrix(n_out, n_in);
+  }
   const TensorInfo* info = find(name);
   const bool is_vector = n_out == 1 && info && info->shape == Shape{n_in};
   KVASIR_TRY(const StoredTensor* tensor,
@@ -117,6 +161,10 @@ Result<codec::WeightMatrix> ModelFiles::matrix(std::string_view name,
 }
 
 Result<std::vector<float>> ModelFiles::vector(std::string_view name, std::size_t n) const {
+  if (impl_->wanted) {
+    impl_->wanted->add(name, {n}, /*is_matrix=*/false);
+    return std::vector<float>(n, 1.0f);
+  }
   KVASIR_TRY(const StoredTensor* tensor, impl_->use(name));
   const codec::WeightTypeInfo& facts = codec::info(*tensor->type);
   if (facts.quantized || tensor->planes.scales)
@@ -131,15 +179,34 @@ Result<std::vector<float>> ModelFiles::vector(std::string_view name, std::size_t
   return out;
 }
 
+Result<std::vector<float>> ModelFiles::vector(
+    std::string_view name, const std::vector<std::vector<std::uint64_t>>& shapes) const {
+  const auto& first = shapes.front();
+  const std::size_t n =
+      std::accumulate(first.begin(), first.end(), std::uint64_t{1}, std::multiplies<>());
+  if (impl_->wanted) {
+    impl_->wanted->add(name, first, /*is_matrix=*/false);
+    return std::vector<float>(n, 1.0f);
+  }
+  KVASIR_TRY(auto out, vector(name, n));
+  const auto& stored = find(name)->shape;
+  if (std::find(shapes.begin(), shapes.end(), stored) != shapes.end()) return out;
+  return impl_->error(name, "has shape " + shape_text(stored) + ", expected " + shape_text(first));
+}
+
 Result<ExpertMatrices> ModelFiles::stack(std::string_view name,
                                          std::uint32_t n_experts,
                                          std::uint32_t n_out,
                                          std::uint32_t n_in) const {
   ExpertMatrices out;
   const std::size_t star = name.find("experts.*.");
+  if (impl_->wanted && star == std::string_view::npos) {
+    impl_->wanted->add(name, {n_experts, n_out, n_in}, /*is_matrix=*/true);
+    return ExpertMatrices(n_experts, blank_matrix(n_out, n_in));
+  }
   std::string stacked = star == std::string_view::npos ? std::string(name) : stacked_name(name);
   if (!has(stacked) && has(stacked + "_blocks")) stacked += "_blocks";
-  if (star == std::string_view::npos || has(stacked)) {
+  if (star == std::string_view::npos || (has(stacked) && !impl_->wanted)) {
     KVASIR_TRY(const StoredTensor* tensor, impl_->use_shaped(stacked, {n_experts, n_out, n_in}));
     for (std::size_t e = 0; e < n_experts; ++e)
       out.push_back(view_of(*tensor, e * n_out, n_out, n_in));
@@ -156,6 +223,7 @@ Result<ExpertMatrices> ModelFiles::stack(std::string_view name,
 
 std::vector<std::string> ModelFiles::unused() const {
   std::vector<std::string> out;
+  if (impl_->wanted) return out;
   for (std::size_t i = 0; i < impl_->infos.size(); ++i) {
     if (!impl_->used[i] && !may_stay_unread(impl_->infos[i].name))
       out.push_back(impl_->infos[i].name);

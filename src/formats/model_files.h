@@ -30,6 +30,17 @@ struct TensorInfo {
   std::uint64_t size_bytes = 0;      // all planes
 };
 
+// A tensor that somebody asked a blank model for.
+struct WantedTensor {
+  std::string name;                  // canonical
+  std::vector<std::uint64_t> shape;  // outermost first
+  bool is_matrix = false;            // rows that may be quantized; else a dense vector
+};
+
+// The member of config() that says a model's weights are random: `kvasir synth` made it.
+inline constexpr std::string_view kRandomWeights = "kvasir_random_weights";
+inline constexpr std::string_view kGgufRandomWeights = "kvasir.random_weights";  // GGUF's key
+
 // Weights of n_experts experts, one matrix each; stored apart or stacked, the view is the same.
 using ExpertMatrices = std::vector<codec::WeightMatrix>;
 
@@ -39,6 +50,14 @@ class ModelFiles {
   // (path() is then the first). Errors name the file and
   // what was wrong (MOD-5, 50-52).
   static Result<ModelFiles> open(const std::filesystem::path& path);
+  // A model of that configuration without weights: has() and find() know no tensor but `present`,
+  // while any one that is asked for is there: vectors read as ones, matrices have null planes and
+  // only their shape may be looked at. wanted() then lists them, which is what a new checkpoint of
+  // this configuration must hold.
+  static ModelFiles blank(const std::filesystem::path& path,
+                          json::Value config,
+                          const std::vector<std::string>& present = {});
+  const std::vector<WantedTensor>& wanted() const noexcept;  // in the order of asking; once each
   ModelFiles(ModelFiles&&) noexcept;
   ModelFiles& operator=(ModelFiles&&) noexcept;
   ~ModelFiles();
@@ -53,6 +72,7 @@ class ModelFiles {
   // include +1).
   const json::Value& config() const noexcept;
   const json::Value& generation_config() const noexcept;  // {} when absent
+  bool has_random_weights() const noexcept { return config().bool_or(kRandomWeights, false); }
   // GGUF metadata by key as JSON; null for hub folders. Arrays of more than 1024 elements are left
   // out, so that opening stays fast: vocabularies are read by gguf_vocab.h.
   const json::Value& metadata() const noexcept;
@@ -74,6 +94,10 @@ class ModelFiles {
                                      std::uint32_t n_in) const;
   // A dense tensor of n elements (any shape) as f32: norms, biases, rope factors.
   Result<std::vector<float>> vector(std::string_view name, std::size_t n) const;
+  // The same of a tensor that has one of these shapes, all of as many elements; the first is the
+  // one to write.
+  Result<std::vector<float>> vector(std::string_view name,
+                                    const std::vector<std::vector<std::uint64_t>>& shapes) const;
   // Experts, stacked or apart: `name` is a stacked [n_experts, n_out, n_in] tensor, or a pattern
   // with one '*' for the expert ("model.layers.0.mlp.experts.*.gate_proj.weight",
   // "….block_sparse_moe.experts.*.w1.weight"). A pattern finds tensors stored apart, or else the

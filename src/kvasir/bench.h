@@ -2,8 +2,9 @@
 // this machine's measured limits. Runs on the calling thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <string>
 
 #include "base/result.h"
 #include "json/json.h"
@@ -13,26 +14,34 @@ namespace kvasir::bench {
 
 struct Options {
   OpenOptions open;
-  std::uint32_t n_prefill = 512;  // prompt tokens
-  std::uint32_t n_decode = 64;    // tokens after it, one a step
-  std::uint32_t n_runs = 5;       // after one warm-up
+  std::uint32_t n_prefill = 512;  // prompt tokens of a row
+  std::uint32_t n_decode = 64;    // tokens of a row after it, one a step
+  std::uint32_t n_rows = 1;       // rows that decode together
+  std::uint32_t n_runs = 5;       // after a short warm-up; limits are measured before each
 };
 
 struct Phase {
-  double tokens_per_second = 0;  // median over the runs
+  double tokens_per_second = 0;  // of all rows; median over the runs
   double min = 0, max = 0;
   double bytes_per_token = 0;  // weights and KV read
   double flops_per_token = 0;
-  double share_of_limit = 0;  // of bandwidth (decode) or of the FMA rate (prefill)
+  double share_of_read = 0;   // of the read bandwidth
+  double share_of_float = 0;  // of the float unit's operations
+  // What bounds the speed is the limit that it is closer to.
+  double share_of_limit() const noexcept { return std::max(share_of_read, share_of_float); }
 };
 
 struct Report {
   std::string model, backend;
+  bool has_random_weights = false;
   int n_threads = 0;
-  std::uint32_t n_prefill = 0, n_decode = 0;
+  std::uint32_t n_prefill = 0, n_decode = 0, n_rows = 1;
   Phase prefill, decode;
-  double read_gb_s = 0;  // measured in the same run
+  // Medians of the measured limits.
+  double read_gb_s = 0;
   double fma_gflop_s = 0;
+  std::string float_unit;  // the fastest for these products: "amx bf16", "f32 FMA"
+  double float_gflop_s = 0;
 };
 
 Result<Report> run(const Options& options);

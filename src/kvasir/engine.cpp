@@ -201,6 +201,9 @@ void Engine::Impl::summarize(const OpenOptions& options, const formats::ModelFil
   summary.weight_bytes = model->weight_bytes();
   summary.model_context_length = model->max_positions();
   summary.vocab = model->vocab_size();
+  summary.has_random_weights = files.has_random_weights();
+  if (summary.has_random_weights)
+    log::warning(path.string() + ": random weights, made by kvasir synth");
   summary.chat_template = std::string(text->template_source());
   summary.bos_token = piece_of(text->tokenizer(), text->tokenizer().bos());
   summary.eos_token = piece_of(text->tokenizer(), text->tokenizer().eos());
@@ -467,8 +470,10 @@ fit::FitReport Engine::fit() const {
 const fit::MachineSpeed& Engine::machine() const noexcept { return impl_->opened_with.machine; }
 
 std::string Engine::startup_line() const {
-  return fit::startup_line(impl_->summary.name, impl_->sized.facts, impl_->opened_with.machine,
-                           impl_->summary.context_length, /*is_auto_picked=*/false);
+  const std::string line =
+      fit::startup_line(impl_->summary.name, impl_->sized.facts, impl_->opened_with.machine,
+                        impl_->summary.context_length, /*is_auto_picked=*/false);
+  return impl_->summary.has_random_weights ? line + " · random weights" : line;
 }
 
 const ModelSummary& Engine::summary() const noexcept { return impl_->summary; }

@@ -46,6 +46,7 @@ struct ModelSummary {
   std::string bos_token, eos_token;
   text::OutputFormat output;
   std::uint32_t embedding_width = 0;  // of an embedding model, which generates nothing; else 0
+  bool has_random_weights = false;    // of `kvasir synth`: whoever shows text says so
   bool has_chat_template() const noexcept { return !chat_template.empty(); }
 };
 

@@ -389,6 +389,12 @@ StepCost Model::cost(std::uint32_t n_tokens, std::uint32_t context, DType kv_typ
   return cost;
 }
 
+Result<std::vector<formats::WantedTensor>> wanted_tensors(const formats::ModelFiles& blank) {
+  KVASIR_TRY(const DecoderConfig config, describe_model(blank, /*max_context=*/0));
+  KVASIR_TRY_DO(rehearse_weights(blank, config));
+  return blank.wanted();
+}
+
 std::uint64_t scratch_bytes(const DecoderConfig& config,
                             std::uint32_t max_step_tokens,
                             std::uint32_t max_wanted,

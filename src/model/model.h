@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/progress.h"
 #include "base/result.h"
@@ -43,6 +44,10 @@ std::uint64_t scratch_bytes(const DecoderConfig& config,
                             std::uint32_t max_step_tokens,
                             std::uint32_t max_wanted,
                             std::uint32_t max_tentative_tokens = 0);
+
+// The tensors that load() reads from a model of this configuration, in its order. `blank`: a
+// ModelFiles::blank() that nobody has asked yet.
+Result<std::vector<formats::WantedTensor>> wanted_tensors(const formats::ModelFiles& blank);
 
 class Model final : public Executor {
  public:

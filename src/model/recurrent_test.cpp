@@ -92,7 +92,7 @@ TEST_P(Hybrids, NamesWhatItMissesOrMisreads_MOD5) {
   }
   Checkpoint c(GetParam());
   c.named("model.layers.1.linear_attn.conv1d.weight").shape = {4, 1, 128};
-  EXPECT_NE(c.load_error().find("conv1d.weight' is not a convolution of 128 channels and 4 taps"),
+  EXPECT_NE(c.load_error().find("conv1d.weight' has shape"),
             std::string::npos)
       << c.load_error();
 }

@@ -25,10 +25,12 @@ void add_ls(CLI::App& app, Action& action);
 void add_gc(CLI::App& app, Action& action);
 void add_fit(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_limits(CLI::App& app, Action& action);
+void add_synth(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 
-inline constexpr std::array<AddVerb, 13> kVerbs{
-    add_serve, add_chat,    add_generate, add_embed, add_get,   add_scan,  add_ls,
-    add_gc,    add_inspect, add_tokenize, add_fit,   add_bench, add_verify};
+inline constexpr std::array<AddVerb, 15> kVerbs{
+    add_serve,   add_chat,     add_generate, add_embed, add_get,    add_scan,  add_ls,    add_gc,
+    add_inspect, add_tokenize, add_fit,      add_bench, add_limits, add_synth, add_verify};
 
 }  // namespace kvasir::app

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/detail/cpu_ops.h"
+#include "backend/cpu/limits/matrix_loops.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::size_t kReadBytes = std::size_t{256}
                                    << 20;  // beyond any last-level cache that we know
 constexpr int kPasses = 6;
 constexpr std::size_t kFmaRounds = 20'000;
+constexpr std::uint64_t kMatrixRounds = 10'000;
 
 template <class F>
 double best_seconds(F&& f) {
@@ -29,37 +31,86 @@ double best_seconds(F&& f) {
   return best;
 }
 
+// The machine's units, driven by as many threads as are asked for.
+class Probe {
+ public:
+  Probe(const KernelTable& kernels, Buffer memory, int n_threads)
+      : kernels_(kernels),
+        memory_(std::move(memory)),
+        pool_(n_threads),
+        n_(static_cast<std::size_t>(n_threads)),
+        sinks_(n_) {
+    std::memset(memory_.data(), 1, kReadBytes);  // untouched pages would all be one page of zeros
+  }
+
+  double read_gb_s(std::size_t n_threads) {
+    const std::size_t share = kReadBytes / sizeof(float) / n_threads / 64 * 64;
+    const double seconds = best_of(n_threads, [&](std::size_t part, float* sink) {
+      *sink += kernels_.read_loop(memory_.f32() + part * share, share);
+    });
+    return static_cast<double>(kReadBytes) / seconds / 1e9;
+  }
+  double fma_gflop_s(std::size_t n_threads) {
+    const double seconds =
+        best_of(n_threads, [&](std::size_t, float* sink) { kernels_.fma_loop(kFmaRounds, sink); });
+    return kFmaLoopFlop * kFmaRounds * static_cast<double>(n_threads) / seconds / 1e9;
+  }
+  double gop_s(const MatrixLoop& loop, std::size_t n_threads) {
+    const double seconds =
+        best_of(n_threads, [&](std::size_t, float* sink) { loop.run(kMatrixRounds, sink); });
+    return loop.operations * kMatrixRounds * static_cast<double>(n_threads) / seconds / 1e9;
+  }
+  std::size_t n_threads() const noexcept { return n_; }
+
+ private:
+  struct alignas(64) Sink {
+    float lanes[16] = {};
+  };
+  template <class F>
+  double best_of(std::size_t n_threads, F&& work) {
+    return best_seconds([&] {
+      if (n_threads == 1) return work(0, sinks_[0].lanes);
+      pool_.run([&](int part) {
+        const auto p = static_cast<std::size_t>(part);
+        work(p, sinks_[p].lanes);
+      });
+    });
+  }
+
+  const KernelTable& kernels_;
+  Buffer memory_;
+  ThreadPool pool_;
+  std::size_t n_;
+  std::vector<Sink> sinks_;
+};
+
 }  // namespace
 
 Limits measure_limits(int n_threads) {
   auto device = make_cpu_device({.n_threads = n_threads, .isa = Isa::automatic});
   auto memory = allocate_memory(kReadBytes);
   if (!device || !memory) return {};
-  std::memset(memory->data(), 1, kReadBytes);  // untouched pages would all be one page of zeros
-  const KernelTable& kernels = cpu_of(**device).kernels();
-  ThreadPool pool(n_threads);
-  const auto n = static_cast<std::size_t>(n_threads);
-  struct alignas(64) Sink {
-    float lanes[16] = {};
-  };
-  std::vector<Sink> sinks(n);
-
+  Probe probe(cpu_of(**device).kernels(), *std::move(memory), n_threads);
+  const std::size_t n = probe.n_threads();
   Limits limits;
-  const double read_s = best_seconds([&] {
-    pool.run([&](int part) {
-      const std::size_t share = kReadBytes / sizeof(float) / n / 64 * 64;
-      const auto p = static_cast<std::size_t>(part);
-      sinks[p].lanes[0] += kernels.read_loop(memory->f32() + p * share, share);
-    });
-  });
-  limits.read_gb_s = static_cast<double>(kReadBytes) / read_s / 1e9;
-  const double fma_s = best_seconds([&] {
-    pool.run([&](int part) {
-      kernels.fma_loop(kFmaRounds, sinks[static_cast<std::size_t>(part)].lanes);
-    });
-  });
-  limits.fma_gflop_s = kFmaLoopFlop * kFmaRounds * static_cast<double>(n) / fma_s / 1e9;
+  limits.n_threads = n_threads;
+  limits.read_gb_s_one = probe.read_gb_s(1);
+  limits.read_gb_s = n == 1 ? limits.read_gb_s_one : probe.read_gb_s(n);
+  limits.fma_gflop_s_one = probe.fma_gflop_s(1);
+  limits.fma_gflop_s = n == 1 ? limits.fma_gflop_s_one : probe.fma_gflop_s(n);
+  for (const MatrixLoop& loop : matrix_loops()) {
+    if (!loop.is_supported()) continue;
+    const double one = probe.gop_s(loop, 1);
+    limits.matrix.push_back({std::string(loop.name), one, n == 1 ? one : probe.gop_s(loop, n)});
+  }
   return limits;
+}
+
+MatrixLimit float_limit(const Limits& limits) {
+  for (const MatrixLimit& limit : limits.matrix) {
+    if (limit.name == "amx bf16") return limit;
+  }
+  return {"f32 FMA", limits.fma_gflop_s_one, limits.fma_gflop_s};
 }
 
 }  // namespace kvasir::backend::cpu

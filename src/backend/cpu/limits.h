@@ -2,15 +2,29 @@
 // Blocks the caller; other work on the machine makes the figures too low.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace kvasir::backend::cpu {
 
+struct MatrixLimit {
+  std::string name;      // "amx bf16"
+  double gop_s_one = 0;  // 10^9 operations a second of one thread; a multiply-add is two
+  double gop_s = 0;      // of all threads
+};
+
 struct Limits {
-  double read_gb_s = 0;  // streaming reads of memory far larger than the caches, all threads, best
-                         // of several passes
-  double fma_gflop_s =
-      0;  // independent f32 fused multiply-adds on the widest vectors that the CPU has
+  int n_threads = 0;
+  // Streaming reads of memory far larger than the caches, best of several passes.
+  double read_gb_s_one = 0, read_gb_s = 0;
+  // Independent f32 fused multiply-adds on the widest vectors that the CPU has.
+  double fma_gflop_s_one = 0, fma_gflop_s = 0;
+  std::vector<MatrixLimit> matrix;  // of the matrix instructions that the CPU has
 };
 
 Limits measure_limits(int n_threads);
+// The fastest unit for products of bf16 numbers that add up in f32, as the products of this backend
+// do: "amx bf16", else f32 FMA (avx512-bf16 rounds otherwise: DESIGN 5).
+MatrixLimit float_limit(const Limits& limits);
 
 }  // namespace kvasir::backend::cpu

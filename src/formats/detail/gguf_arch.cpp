@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <optional>
 
 namespace kvasir::formats {
 namespace {
@@ -140,6 +139,14 @@ std::string_view translate(std::span<const NamePair> names, std::string_view ggu
   return {};
 }
 
+std::string_view translate_back(std::span<const NamePair> names,
+                                std::string_view canonical) noexcept {
+  for (const NamePair& pair : names) {
+    if (pair.canonical == canonical) return pair.gguf;
+  }
+  return {};
+}
+
 std::optional<std::uint64_t> read_index(std::string_view digits) noexcept {
   std::uint64_t n = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
@@ -174,6 +181,10 @@ std::string translate_in_layer(const GgufArch& arch, std::string_view name) {
 GgufArch gguf_arch_of(const GgufContent& content) {
   const std::string_view name = content.text_or("general.architecture", "");
   if (name == "llama" && content.whole_or("llama.expert_count", 0) > 0) return kMixtral;
+  return gguf_arch_named(name);
+}
+
+GgufArch gguf_arch_named(std::string_view name) {
   for (const GgufArch& arch : kArchs) {
     if (arch.gguf == name) return arch;
   }
@@ -207,6 +218,26 @@ std::string canonical_gguf_name(const GgufArch& arch,
   if (name.substr(dot + 1) == "ssm_a") return prefix + "linear_attn.A";
   const std::string translated = translate_in_layer(arch, name.substr(dot + 1));
   return translated.empty() ? std::string(stored) : prefix + translated + std::string(suffix);
+}
+
+std::optional<std::string> stored_gguf_name(const GgufArch& arch, std::string_view canonical) {
+  const std::size_t last_dot = canonical.rfind('.');
+  if (last_dot == std::string_view::npos) return std::nullopt;
+  const std::string_view suffix = canonical.substr(last_dot);
+  std::string_view name = canonical.substr(0, last_dot);
+  if (!name.starts_with(arch.layer_root)) {
+    std::string_view root = translate_back(arch.root_names, name);
+    if (root.empty()) root = translate_back(kRootNames, name);
+    if (root.empty()) return std::nullopt;
+    return std::string(root).append(suffix);
+  }
+  name.remove_prefix(arch.layer_root.size());
+  const std::size_t dot = name.find('.');
+  if (dot == std::string_view::npos || !read_index(name.substr(0, dot))) return std::nullopt;
+  std::string_view own = translate_back(arch.names, name.substr(dot + 1));
+  if (own.empty()) own = translate_back(kCommonNames, name.substr(dot + 1));
+  if (own.empty()) return std::nullopt;
+  return "blk." + std::string(name.substr(0, dot + 1)).append(own).append(suffix);
 }
 
 }  // namespace kvasir::formats

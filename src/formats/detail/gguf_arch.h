@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,10 +34,15 @@ struct GgufArch {
 // model type, so that the list of families refuses it by that name.
 GgufArch gguf_arch_of(const GgufContent& content);
 
+GgufArch gguf_arch_named(std::string_view architecture);
+
 // "blk.3.attn_q.weight" → "model.layers.3.self_attn.q_proj.weight". Layers from n_layers on are
 // prediction heads: "mtp.blk.3.…". Names without a translation stay as they are.
 std::string canonical_gguf_name(const GgufArch& arch,
                                 std::string_view stored,
                                 std::uint64_t n_layers);
+
+// The other way; nothing where the architecture has no name for it.
+std::optional<std::string> stored_gguf_name(const GgufArch& arch, std::string_view canonical);
 
 }  // namespace kvasir::formats

@@ -20,6 +20,10 @@ class ConfigMaker {
     add_tokens();
     add_experts();
     add_family();
+    if (const auto* random = content_.find(kGgufRandomWeights);
+        random && random->number().value_or(0.0) != 0.0) {
+      set(kRandomWeights, true);
+    }
     return json::Value(std::move(out_));
   }
 

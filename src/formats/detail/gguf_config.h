@@ -3,6 +3,7 @@
 
 #include "formats/detail/gguf_arch.h"
 #include "formats/gguf.h"
+#include "formats/model_files.h"
 #include "json/json.h"
 
 namespace kvasir::formats {

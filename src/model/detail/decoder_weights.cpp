@@ -16,11 +16,15 @@ class WeightLoader {
   // Looks every tensor up before the first is packed, so that a wrong file is refused at once, not
   // after minutes.
   Result<DecoderWeights> load() {
+    KVASIR_TRY_DO(rehearse());
+    return load_all();
+  }
+  Status rehearse() {
     source_.rehearse(true);
     KVASIR_TRY_DO(load_all());
     KVASIR_TRY_DO(refuse_left_over());
     source_.rehearse(false);
-    return load_all();
+    return {};
   }
 
  private:
@@ -266,9 +270,15 @@ Result<DecoderWeights> load_weights(const formats::ModelFiles& files,
                                     ops::Device& device,
                                     bool exact_f32,
                                     const ProgressSink& progress) {
-  WeightSource source(files, config, device, exact_f32, progress);
+  WeightSource source(files, config, &device, exact_f32, progress);
   if (config.encoder) return load_encoder(source);
   return WeightLoader(source).load();
+}
+
+Status rehearse_weights(const formats::ModelFiles& files, const DecoderConfig& config) {
+  const ProgressSink nobody;
+  WeightSource source(files, config, /*device=*/nullptr, /*exact_f32=*/false, nobody);
+  return config.encoder ? rehearse_encoder(source) : WeightLoader(source).rehearse();
 }
 
 bool stores_only_f32(const formats::ModelFiles& files) {

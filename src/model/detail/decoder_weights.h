@@ -159,6 +159,9 @@ Result<DecoderWeights> load_weights(const formats::ModelFiles& files,
                                     bool exact_f32,
                                     const ProgressSink& progress);
 
+// Looks every tensor up as load_weights() does, and packs nothing.
+Status rehearse_weights(const formats::ModelFiles& files, const DecoderConfig& config);
+
 // f32 throughout, nothing quantized: such a model keeps its precision (MOD-6).
 bool stores_only_f32(const formats::ModelFiles& files);
 

@@ -11,11 +11,15 @@ class EncoderLoader {
 
   // As a decoder's: everything is looked up before the first tensor is packed.
   Result<DecoderWeights> load() {
+    KVASIR_TRY_DO(rehearse());
+    return load_all();
+  }
+  Status rehearse() {
     source_.rehearse(true);
     KVASIR_TRY_DO(load_all());
     KVASIR_TRY_DO(refuse_left_over());
     source_.rehearse(false);
-    return load_all();
+    return {};
   }
 
  private:
@@ -115,5 +119,6 @@ class EncoderLoader {
 }  // namespace
 
 Result<DecoderWeights> load_encoder(WeightSource& source) { return EncoderLoader(source).load(); }
+Status rehearse_encoder(WeightSource& source) { return EncoderLoader(source).rehearse(); }
 
 }  // namespace kvasir::model

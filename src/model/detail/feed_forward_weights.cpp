@@ -84,7 +84,7 @@ class ExpertLoader {
     // Quantized rows run along the inputs, whatever the dense form of the file.
     const formats::TensorInfo* info = source_.files().find(weight);
     const bool is_dense =
-        info && (info->type == "bf16" || info->type == "f16" || info->type == "f32");
+        !info || info->type == "bf16" || info->type == "f16" || info->type == "f32";
     const bool inputs_first = moe_.inputs_first && is_dense;
     KVASIR_TRY(const formats::ExpertMatrices stored,
                source_.files().stack(weight, moe_.n_experts, inputs_first ? n_in : n_out,

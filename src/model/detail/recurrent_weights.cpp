@@ -14,17 +14,10 @@ Result<Vector> load_taps(WeightSource& source,
                          const std::string& name,
                          std::uint32_t n_channels,
                          std::uint32_t kernel) {
-  const std::string whole = name + ".weight";
   KVASIR_TRY(const std::vector<float> stored,
-             source.numbers(whole, std::size_t{n_channels} * kernel));
-  using Shape = std::vector<std::uint64_t>;
-  const Shape& shape = source.files().find(whole)->shape;
-  if (shape != Shape{n_channels, 1, kernel} && shape != Shape{n_channels, kernel, 1} &&
-      shape != Shape{n_channels, kernel}) {
-    return invalid(source.files().path().string() + ": tensor '" + whole +
-                   "' is not a convolution of " + std::to_string(n_channels) + " channels and " +
-                   std::to_string(kernel) + " taps");
-  }
+             source.files().vector(name + ".weight", {{n_channels, kernel, 1},
+                                                      {n_channels, 1, kernel},
+                                                      {n_channels, kernel}}));
   std::vector<float> out(stored.size());
   for (std::size_t c = 0; c < n_channels; ++c) {
     for (std::size_t tap = 0; tap < kernel; ++tap)

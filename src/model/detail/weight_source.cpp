@@ -49,7 +49,7 @@ struct GatheredRows {
 
 WeightSource::WeightSource(const formats::ModelFiles& files,
                            const DecoderConfig& config,
-                           ops::Device& device,
+                           ops::Device* device,
                            bool exact_f32,
                            const ProgressSink& progress)
     : files_(files), config_(config), device_(device), exact_f32_(exact_f32), progress_(progress) {
@@ -172,7 +172,7 @@ Result<std::unique_ptr<ops::PackedMatrix>> WeightSource::pack(const codec::Weigh
 Result<std::unique_ptr<ops::PackedMatrix>> WeightSource::pack(const codec::WeightMatrix& rows,
                                                               bool exact_f32) {
   if (is_rehearsal_) return std::unique_ptr<ops::PackedMatrix>();
-  return device_.pack(rows, {.exact_f32 = exact_f32});
+  return device_->pack(rows, {.exact_f32 = exact_f32});
 }
 
 void WeightSource::done_with(const codec::WeightMatrix& stored) {

@@ -23,9 +23,10 @@ struct RowRun {  // rows [begin, begin + count) of a stored matrix
 
 class WeightSource {
  public:
+  // device: null where all is a rehearsal.
   WeightSource(const formats::ModelFiles& files,
                const DecoderConfig& config,
-               ops::Device& device,
+               ops::Device* device,
                bool exact_f32,
                const ProgressSink& progress);
 
@@ -78,7 +79,7 @@ class WeightSource {
 
   const formats::ModelFiles& files_;
   const DecoderConfig& config_;
-  ops::Device& device_;
+  ops::Device* device_;
   bool exact_f32_;
   const ProgressSink& progress_;
   bool has_plus_one_ = false;
@@ -102,6 +103,7 @@ Result<ShortConvWeights> load_short_conv(WeightSource& source,
 
 // encoder_weights.cpp; every tensor that the encoder names, and no other but a pooler's.
 Result<DecoderWeights> load_encoder(WeightSource& source);
+Status rehearse_encoder(WeightSource& source);  // everything is looked up, nothing packed
 
 // feed_forward_weights.cpp
 Result<MlpWeights> load_mlp(WeightSource& source, const MlpSpec& mlp, const std::string& prefix);
