@@ -36,7 +36,7 @@ void add_goldens(CLI::App& verify_verb, Action& action) {
   verb->add_option("--only", flags->options.only, "Names, comma separated")->delimiter(',');
   verb->add_option("--backend", flags->backend, "ref or cpu (cpu is compared with ref:mirror)")
       ->capture_default_str();
-  verb->add_option("--isa", flags->options.isa, "cpu: auto, portable or avx512")
+  verb->add_option("--isa", flags->options.isa, "cpu: auto, portable, avx2, avx512 or amx")
       ->capture_default_str();
   verb->add_option("-t,--threads", flags->options.n_threads,
                    "Threads of the cpu backend; 0: every core");

@@ -21,7 +21,7 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->required();
   verb.add_option("--backend", flags.backend, "auto, cpu, ref or ref:mirror")
       ->capture_default_str();
-  verb.add_option("--isa", o.isa, "cpu: auto, portable or avx512")->capture_default_str();
+  verb.add_option("--isa", o.isa, "cpu: auto, portable, avx2, avx512 or amx")->capture_default_str();
   verb.add_option("-t,--threads", o.n_threads, "Threads; 0: every core this process may use")
       ->capture_default_str();
   verb.add_option("-c,--context-length,--ctx-size,--ctx", o.context_length,

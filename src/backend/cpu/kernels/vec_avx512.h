@@ -13,6 +13,10 @@ namespace {
 using F32x16 = __m512;
 using U32x16 = __m512i;
 
+// Sums that registers hold beside operands: rows multiplied while a panel is decoded; rows and
+// halves of a panel multiplied once it is.
+constexpr int kDirectRows = 4, kBlockRows = 6, kBlockHalves = 2;
+
 inline __mmask16 first_lanes(std::size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 
 inline F32x16 zero() { return _mm512_setzero_ps(); }

@@ -16,6 +16,9 @@ struct U32x16 {
   std::uint32_t at[16];
 };
 
+// As in vec_avx512.h, which says what these are.
+constexpr int kDirectRows = 4, kBlockRows = 6, kBlockHalves = 2;
+
 template <class V, class F>
 inline V lanes(F f) {
   V v;

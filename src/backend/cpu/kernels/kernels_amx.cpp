@@ -1,0 +1,62 @@
+// Tiles where they pay: matrix products of two rows and more. All else, and what tiles cannot hold,
+// is the AVX-512 unit's.
+#include "backend/cpu/kernels/kernel_table.h"
+// In this order: each builds on the ones before.
+// clang-format off
+#include "backend/cpu/kernels/vec_avx512.h"
+#include "backend/cpu/kernels/amx_tiles.h"
+#include "backend/cpu/kernels/linear_outputs.inc.h"
+#include "backend/cpu/kernels/linear_amx.inc.h"
+// clang-format on
+
+namespace kvasir::backend::cpu {
+namespace {
+
+template <class Tiles>
+void linear(const LinearJob& job,
+            std::uint32_t panel_begin,
+            std::uint32_t panel_end,
+            std::uint32_t row_begin,
+            std::uint32_t row_end,
+            float* scratch) {
+  job.x_tiles ? linear_tiles<Tiles>(job, panel_begin, panel_end, row_begin, row_end, scratch)
+              : kAvx512Kernels.linear(job, panel_begin, panel_end, row_begin, row_end, scratch);
+}
+
+// Rows [begin, end) of x, values of bf16, as tiles: [row / 16][step][row % 16][step's elements].
+void pack_tiles(const LinearJob& job, std::uint32_t begin, std::uint32_t end, std::uint16_t* out) {
+  const std::size_t step = job.layout.group < kStep ? job.layout.group : kStep,
+                    n_steps = std::size_t{job.layout.group} * job.layout.n_groups / step;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float* x = job.x + row * job.x_stride;
+    std::uint16_t* to = out + (row / 16 * n_steps * 16 + row % 16) * step;
+    for (std::size_t s = 0; s < n_steps; ++s, x += step, to += 16 * step) {
+      for (std::size_t i = 0; i < step; i += 16)
+        store_u16_n(to + i, shift_right<16>(bits(load(x + i))), 16);
+    }
+  }
+}
+
+template <class Tiles>
+KernelTable with_tiles(const char* name, std::uint32_t fewest_rows) {
+  KernelTable table = kAvx512Kernels;
+  table.name = name;
+  table.linear = &linear<Tiles>;
+  table.pack_tiles = &pack_tiles;
+  table.fewest_tile_rows = fewest_rows;
+  return table;
+}
+
+}  // namespace
+
+// A lone row waits for memory either way, and lanes have less to set up.
+const KernelTable& amx_kernels() noexcept {
+  static const KernelTable table = with_tiles<HardwareTiles>("amx", 2);
+  return table;
+}
+const KernelTable& emulated_amx_kernels() noexcept {
+  static const KernelTable table = with_tiles<EmulatedTiles>("amx-emulated", 1);
+  return table;
+}
+
+}  // namespace kvasir::backend::cpu
