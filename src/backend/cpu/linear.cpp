@@ -29,36 +29,62 @@ bool takes_tiles(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_ro
          n_rows >= device.kernels().fewest_tile_rows;
 }
 
-LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& a) {
-  const std::size_t n = a.x.n_rows, k = m.padded_in();
-  float* const x = device.inputs().floats(n * k);
-  float* const sums = m.layout.has_bias ? device.sums().floats(n * m.layout.n_groups) : nullptr;
-  LinearJob job{.weight = bytes_of(m),
-                .layout = m.layout,
-                .x = x,
-                .x_stride = k,
-                .group_sums = sums,
-                .n_rows = a.x.n_rows,
-                .bias = a.bias,
-                .out = a.out.data,
-                .out_stride = a.out.stride,
-                .n_out = m.n_out()};
-  std::uint16_t* tiles = nullptr;
-  if (takes_tiles(device, m, a.x.n_rows)) {
-    const std::size_t padded = (n + kRowAlign - 1) / kRowAlign * kRowAlign;
-    tiles = reinterpret_cast<std::uint16_t*>(device.tiles().floats(padded * k / 2));
+struct Input {
+  float* x = nullptr;              // or
+  std::uint16_t* tiles = nullptr;  // as LinearJob's
+  float* group_sums = nullptr;
+};
+
+// Rows [first, first + n) of x, first a multiple of kRowAlign and n at most that.
+void prepare_rows(CpuDevice& device,
+                  const CpuMatrix& m,
+                  const ops::LinearArgs& a,
+                  Input to,
+                  std::uint32_t first,
+                  std::uint32_t n,
+                  float* rows) {
+  const std::size_t k = m.padded_in();
+  const bool is_lone = a.x.n_rows == 1 && to.x;  // already in the order wanted
+  for (std::uint32_t row = 0; row < n; ++row) {
+    prepare_row(
+        device, m, a.x.row(first + row), is_lone ? to.x : rows + row * k,
+        to.group_sums ? to.group_sums + std::size_t{first + row} * m.layout.n_groups : nullptr);
   }
-  device.split(n, n * k, [&](std::size_t begin, std::size_t end, int) {
-    for (std::size_t row = begin; row < end; ++row) {
-      prepare_row(device, m, a.x.row(row), x + row * k,
-                  sums ? sums + row * m.layout.n_groups : nullptr);
+  if (is_lone) return;
+  if (to.tiles)
+    return device.kernels().pack_tiles(rows, n, m.padded_in(), std::min(m.layout.group, kStep),
+                                       to.tiles + first * k);
+  const std::uint32_t width = a.x.n_rows <= device.kernels().direct_rows ? a.x.n_rows : kRowAlign;
+  device.kernels().pack_rows(rows, n, m.padded_in(), width, to.x + first * k);
+}
+
+LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& a) {
+  const std::uint32_t n = a.x.n_rows, k = m.padded_in();
+  const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign, room = n_blocks * kRowAlign * k;
+  Input to;
+  if (m.layout.has_bias) to.group_sums = device.sums().floats(std::size_t{n} * m.layout.n_groups);
+  if (takes_tiles(device, m, n)) {
+    to.tiles = reinterpret_cast<std::uint16_t*>(device.inputs().floats(room / 2));
+  } else {
+    to.x = device.inputs().floats(room);
+  }
+  device.split(n_blocks, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
+    float* const rows = device.thread_scratch(part, std::size_t{kRowAlign} * k);
+    for (std::size_t block = begin; block < end; ++block) {
+      const auto first = static_cast<std::uint32_t>(block * kRowAlign);
+      prepare_rows(device, m, a, to, first, std::min(n - first, kRowAlign), rows);
     }
-    if (tiles)
-      device.kernels().pack_tiles(job, static_cast<std::uint32_t>(begin),
-                                  static_cast<std::uint32_t>(end), tiles);
   });
-  job.x_tiles = tiles;
-  return job;
+  return {.weight = bytes_of(m),
+          .layout = m.layout,
+          .x = to.x,
+          .group_sums = to.group_sums,
+          .n_rows = n,
+          .bias = a.bias,
+          .out = a.out.data,
+          .out_stride = a.out.stride,
+          .n_out = m.n_out(),
+          .x_tiles = to.tiles};
 }
 
 }  // namespace

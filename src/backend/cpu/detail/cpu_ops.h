@@ -44,7 +44,6 @@ class CpuDevice final : public ops::Device {
   }
   Scratch& inputs() noexcept { return inputs_; }
   Scratch& sums() noexcept { return sums_; }
-  Scratch& tiles() noexcept { return tiles_; }
   std::vector<AttentionItem>& items() noexcept { return items_; }
 
   // f(begin, end, part) over [0, n), piece by piece: each thread has an even share, and takes from
@@ -95,7 +94,7 @@ class CpuDevice final : public ops::Device {
   const KernelTable& kernels_;
   ThreadPool pool_;
   std::vector<Scratch> per_thread_;
-  Scratch inputs_, sums_, tiles_;
+  Scratch inputs_, sums_;
   std::vector<AttentionItem> items_;
   std::vector<Share> shares_;
 };

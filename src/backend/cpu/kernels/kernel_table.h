@@ -23,8 +23,9 @@ enum class ScaleKind : std::uint8_t { none, f32, f16, bf16 };  // none: dense
 
 // A packed weight: panels of kPanel outputs, each a run of groups along K. A group is
 // [scales][biases][codes]; dense weights have groups of one step without scales. Codes: bf16 [pair
-// of k][output] dwords (even k low), nibble [8 k] [output] dwords (lowest k in the lowest bits;
-// signed codes + 8), byte and f32 [k][output].
+// of k][output] dwords (even k low), nibble [8 k] [output] dwords (even k
+// in the low half, odd ones in the high one, lowest k lowest; signed codes + 8), byte and f32
+// [k][output].
 struct PackedLayout {
   CodeKind code = CodeKind::bf16;
   ScaleKind scale = ScaleKind::none;
@@ -40,15 +41,17 @@ struct PackedLayout {
 struct LinearJob {
   const std::uint8_t* weight;
   PackedLayout layout;
-  const float* x;  // [n_rows, group * n_groups], rounded as the weight asks, padded with zeros
-  std::size_t x_stride;
+  // Rounded as the weight asks, K padded with zeros to group * n_groups. Up to direct_rows rows:
+  // [k][row]; more: [row / kRowAlign][k][row % kRowAlign].
+  const float* x;
   const float* group_sums;  // [n_rows, n_groups] when the layout has biases
   std::uint32_t n_rows;
   const float* bias;  // [n_out] or null
   float* out;
   std::size_t out_stride;
   std::uint32_t n_out;
-  // x as bf16 tiles where the kernels ask for them and x is rounded to bf16 (pack_tiles), or null.
+  // x as bf16 instead, where the kernels have tiles and x is rounded to it: [row / kRowAlign][step]
+  // [row % kRowAlign][the step's elements of K]. Or null.
   const std::uint16_t* x_tiles = nullptr;
 };
 
@@ -201,13 +204,19 @@ struct KernelTable {
                  std::uint32_t row_begin,
                  std::uint32_t row_end,
                  float* scratch);
-  // Null where `linear` takes x as it is; else LinearJob::x_tiles are wanted from fewest_tile_rows
-  // on, with room for rows rounded up to kRowAlign.
-  void (*pack_tiles)(const LinearJob&,
-                     std::uint32_t row_begin,
-                     std::uint32_t row_end,
-                     std::uint16_t* out);
+  // Rows up to which `linear` multiplies while it decodes; they have x side by side.
+  std::uint32_t direct_rows;
+  // rows [n_rows, n] → [k][width], rows past the last as zeros; n a multiple of 16.
+  void (*pack_rows)(
+      const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out);
+  // Rows from which `linear` wants x_tiles, made by pack_tiles, kRowAlign rows at a time. Null:
+  // never.
   std::uint32_t fewest_tile_rows;
+  void (*pack_tiles)(const float* rows,
+                     std::uint32_t n_rows,
+                     std::uint32_t n,
+                     std::uint32_t step,
+                     std::uint16_t* out);
   void (*group_sums)(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out);
   void (*embed)(const std::uint8_t* weight,
                 const PackedLayout&,

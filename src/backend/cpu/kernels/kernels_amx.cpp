@@ -5,7 +5,7 @@
 // clang-format off
 #include "backend/cpu/kernels/vec_avx512.h"
 #include "backend/cpu/kernels/amx_tiles.h"
-#include "backend/cpu/kernels/linear_outputs.inc.h"
+#include "backend/cpu/kernels/linear_parts.inc.h"
 #include "backend/cpu/kernels/linear_amx.inc.h"
 // clang-format on
 
@@ -23,16 +23,16 @@ void linear(const LinearJob& job,
               : kAvx512Kernels.linear(job, panel_begin, panel_end, row_begin, row_end, scratch);
 }
 
-// Rows [begin, end) of x, values of bf16, as tiles: [row / 16][step][row % 16][step's elements].
-void pack_tiles(const LinearJob& job, std::uint32_t begin, std::uint32_t end, std::uint16_t* out) {
-  const std::size_t step = job.layout.group < kStep ? job.layout.group : kStep,
-                    n_steps = std::size_t{job.layout.group} * job.layout.n_groups / step;
-  for (std::size_t row = begin; row < end; ++row) {
-    const float* x = job.x + row * job.x_stride;
-    std::uint16_t* to = out + (row / 16 * n_steps * 16 + row % 16) * step;
-    for (std::size_t s = 0; s < n_steps; ++s, x += step, to += 16 * step) {
-      for (std::size_t i = 0; i < step; i += 16)
-        store_u16_n(to + i, shift_right<16>(bits(load(x + i))), 16);
+void pack_tiles(const float* rows,
+                std::uint32_t n_rows,
+                std::uint32_t n,
+                std::uint32_t step,
+                std::uint16_t* out) {
+  for (std::uint32_t row = 0; row < n_rows; ++row) {
+    for (std::uint32_t k = 0; k < n; k += 16) {
+      const F32x16 x = load(rows + std::size_t{row} * n + k);
+      store_u16_n(out + std::size_t{k / step} * step * kRowAlign + row * step + k % step,
+                  shift_right<16>(bits(x)), 16);
     }
   }
 }

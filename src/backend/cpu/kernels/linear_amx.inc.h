@@ -26,13 +26,11 @@ static_assert(sizeof(AmxScratch) <= kLinearScratchFloats * sizeof(float));
 
 // ---- codes → bf16 pairs ----
 
-// Codes 2 J and 2 J + 1 of each lane's eight, as bf16 from a table of 16, twice over: the index's
-// bit 4 belongs to the next code.
+// Codes 2 J and 2 J + 1 of each lane's eight, which lie 4 J above either half's lowest bit, as bf16
+// from a table of 16, twice over: the index's bit 4 belongs to another code.
 template <int J>
 inline __m512i nibble_pair(__m512i codes, __m512i table) {
-  constexpr long long kAt = 8 * J, kWord = (kAt + 4) << 16 | kAt, kOdd = kWord + 0x00200020;
-  const __m512i index = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(kOdd << 32 | kWord), codes);
-  return _mm512_permutexvar_epi16(index, table);
+  return _mm512_permutexvar_epi16(J == 0 ? codes : _mm512_srli_epi32(codes, 4 * J), table);
 }
 
 template <bool kSigned>
@@ -230,14 +228,6 @@ inline void quantized_panel(Tiles& tiles, const AmxPanel& p) {
 }
 
 // ---- dense weights ----
-
-// Lines of the weights that come next, asked for a few at a time.
-struct LinesAhead {
-  const std::uint8_t *at, *end;
-  inline void ask(std::uint32_t n) {
-    for (; n > 0 && at < end; --n, at += 64) prefetch(at);
-  }
-};
 
 // Steps [begin, end) of two row blocks (or of one), their sums from memory and back.
 template <bool kTwo, class Tiles>

@@ -168,9 +168,9 @@ inline void store_u16_n(std::uint16_t* p, U32x16 v, std::size_t n) {
           : static_cast<void>(__builtin_memcpy(p, &halves, n * 2));
 }
 
-// Eight 4-bit codes a lane, the lowest k lowest; signed codes are stored + 8. A code stays where it
-// is, under the exponent that makes its lowest bit 1: 2^e + code, less 2^e (+ 8); those of the top
-// three places are shifted down by three first.
+// Eight 4-bit codes a lane, at places 0 (lowest) to 7; signed codes are stored + 8. A code stays
+// where it is, under the exponent that makes its lowest bit 1: 2^e + code, less 2^e (+ 8); those of
+// the top three places are shifted down by three first.
 struct Nibbles {
   U32x16 codes, shifted;
 };

@@ -1,4 +1,5 @@
-// What every form of the matrix product shares: scales as f32 lanes, and finished sums → outputs.
+// What every form of the matrix product shares: scales as f32 lanes, weights asked for ahead of
+// their use, and finished sums → outputs.
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -10,6 +11,14 @@ inline F32x16 load_scales(ScaleKind kind, const std::uint8_t* p, int half) {
     return load_bf16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);
   return load(reinterpret_cast<const float*>(p) + 16 * half);
 }
+
+// Lines of the weights that come next, asked for a few at a time.
+struct LinesAhead {
+  const std::uint8_t *at, *end;
+  inline __attribute__((always_inline)) void ask(std::uint32_t n) {
+    for (; n > 0 && at < end; --n, at += 64) prefetch(at);
+  }
+};
 
 inline void store_outputs(
     const LinearJob& job, std::uint32_t panel, std::uint32_t row, F32x16 low, F32x16 high) {
