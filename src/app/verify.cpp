@@ -5,6 +5,7 @@
 #include "app/cli/common_flags.h"
 #include "app/cli/terminal.h"
 #include "app/cli/verbs.h"
+#include "backend/cpu/isa.h"
 #include "text/verify_templates.h"
 #include "text/verify_tokenizers.h"
 
@@ -36,7 +37,8 @@ void add_goldens(CLI::App& verify_verb, Action& action) {
   verb->add_option("--only", flags->options.only, "Names, comma separated")->delimiter(',');
   verb->add_option("--backend", flags->backend, "ref, cpu or cuda (these two are compared with ref's mirrors)")
       ->capture_default_str();
-  verb->add_option("--isa", flags->options.isa, "cpu: auto, portable or avx512")
+  verb->add_option("--isa", flags->options.isa,
+                   "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();
   verb->add_option("-t,--threads", flags->options.n_threads,
                    "Threads of the cpu backend; 0: every core");

@@ -22,6 +22,7 @@ namespace kvasir {
 namespace {
 
 constexpr int kSpinsBeforeSleep = 20'000;  // about 0.2 ms: longer than the gaps inside a step
+constexpr int kSpinsBeforeYield = 1'000;   // a worker that holds us up longer may want our CPU
 
 void pause_cpu() noexcept {
 #if defined(__x86_64__)
@@ -46,35 +47,53 @@ FloatModeScope::~FloatModeScope() {
 #endif
 }
 
+// A part of a region belongs to whoever moves its claim from the last region's number to this
+// one's: its worker, or the caller when that worker is late. A worker that comes too late finds the
+// claim moved and touches nothing: the region may be over.
 struct ThreadPool::Shared {
+  struct alignas(64) Claim {
+    std::atomic<std::uint32_t> region{0};
+  };
   alignas(64) std::atomic<std::uint32_t> generation{0};
   alignas(64) std::atomic<int> n_running{0};
   Task task = nullptr;
   void* context = nullptr;
-  bool stopping = false;
+  std::atomic<bool> stopping = false;
+  std::vector<Claim> claims;
   std::vector<std::jthread> threads;
 
+  explicit Shared(std::size_t n_parts) : claims(n_parts) {}
+
+  void run_if_unclaimed(int part, std::uint32_t region) {
+    std::uint32_t before = region - 1;
+    if (!claims[static_cast<std::size_t>(part)].region.compare_exchange_strong(
+            before, region, std::memory_order_acq_rel, std::memory_order_relaxed))
+      return;
+    task(context, part);
+    n_running.fetch_sub(1, std::memory_order_release);
+  }
   void work(int part) {
     const FloatModeScope mode;
     std::uint32_t seen = 0;
     while (true) {
-      for (int spin = 0; generation.load(std::memory_order_acquire) == seen; ++spin) {
+      std::uint32_t now = 0;
+      for (int spin = 0; (now = generation.load(std::memory_order_acquire)) == seen; ++spin) {
         if (spin < kSpinsBeforeSleep) {
           pause_cpu();
         } else {
           generation.wait(seen, std::memory_order_acquire);
         }
       }
-      ++seen;
-      if (stopping) return;
-      task(context, part);
-      n_running.fetch_sub(1, std::memory_order_release);
+      seen = now;
+      if (stopping.load(std::memory_order_acquire)) return;
+      run_if_unclaimed(part, now);
     }
   }
 };
 
-ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads), shared_(std::make_unique<Shared>()) {
+ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads) {
   KVASIR_CHECK(n_threads >= 1) << "thread pool of " << n_threads;
+  shared_ = std::make_unique<Shared>(static_cast<std::size_t>(n_threads));
   for (int part = 1; part < n_threads; ++part) {
     shared_->threads.emplace_back([shared = shared_.get(), part] { shared->work(part); });
   }
@@ -92,11 +111,12 @@ void ThreadPool::run_erased(Task task, void* context) {
   shared_->task = task;
   shared_->context = context;
   shared_->n_running.store(n_threads_ - 1, std::memory_order_relaxed);
-  shared_->generation.fetch_add(1, std::memory_order_release);
+  const std::uint32_t region = shared_->generation.fetch_add(1, std::memory_order_release) + 1;
   shared_->generation.notify_all();
   task(context, 0);
+  for (int part = 1; part < n_threads_; ++part) shared_->run_if_unclaimed(part, region);
   for (int spin = 0; shared_->n_running.load(std::memory_order_acquire) != 0; ++spin) {
-    spin < kSpinsBeforeSleep ? pause_cpu() : std::this_thread::yield();
+    spin < kSpinsBeforeYield ? pause_cpu() : std::this_thread::yield();
   }
 }
 

@@ -1,7 +1,8 @@
 // A fork-join pool with low-latency barriers: run(f) calls f(part) for part 0..n_threads-1, part 0
-// on the caller. Workers spin briefly between regions, then sleep. Every thread has
-// round-to-nearest with denormals flushed (numerics contract). One owner calls run(); not
-// re-entrant.
+// on the caller, each other on its worker, or on the caller too when that worker is late: on a busy
+// machine nothing waits for a thread that has not begun. Workers spin briefly between regions, then
+// sleep. Every thread has round-to-nearest with denormals flushed (numerics contract). One owner
+// calls run(); not re-entrant.
 #pragma once
 
 #include <cstdint>

@@ -26,20 +26,12 @@ Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
                                                  int n_threads,
                                                  const std::string& isa,
                                                  bool use_graphs) {
-  using backend::cpu::Isa;
   if (backend == Backend::ref) return backend::ref::make_ref_device(backend::ref::RefMode::oracle);
   if (chosen_backend(backend) == Backend::cuda)
     return backend::cuda::make_cuda_device({.use_graphs = use_graphs});
   if (backend == Backend::ref_mirror)
     return backend::ref::make_ref_device(backend::ref::RefMode::mirror);
-  Isa chosen = Isa::automatic;
-  if (isa == "portable") {
-    chosen = Isa::portable;
-  } else if (isa == "avx512") {
-    chosen = Isa::avx512;
-  } else if (isa != "auto") {
-    return invalid("unknown --isa '" + isa + "'; one of auto, portable, avx512");
-  }
+  KVASIR_TRY(const backend::cpu::Isa chosen, backend::cpu::parse_isa(isa));
   return backend::cpu::make_cpu_device(
       {.n_threads = n_threads > 0 ? n_threads : default_thread_count(), .isa = chosen});
 }

@@ -27,7 +27,7 @@ Result<Backend> parse_backend(std::string_view name);
 struct OpenOptions {
   std::filesystem::path model;  // hub folder or .gguf file
   Backend backend = Backend::automatic;
-  std::string isa = "auto";           // cpu: auto | portable | avx512
+  std::string isa = "auto";           // cpu: a name of backend/cpu/isa.h
   int n_threads = 0;                  // 0: every core we may use (FIT-35)
   std::uint32_t context_length = 0;   // 0: the model's own limit, lowered to fit the memory budget
   std::uint32_t block_tokens = 64;    // --kv-block-size

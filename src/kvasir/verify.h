@@ -41,8 +41,8 @@ struct SameBitsOptions {
       false;  // tests: an op that depends on the row count must be reported
 };
 
-// The same prompts alone, in batches, in chunks, over block sizes and threads, cache cold and warm:
-// bit for bit.
+// The same prompts alone, in batches, in chunks, over block sizes, threads and the instruction sets
+// that this machine has, cache cold and warm: bit for bit.
 Result<Summary> same_bits(const SameBitsOptions& options, const Line& line);
 
 struct KvQualityOptions {

@@ -6,6 +6,7 @@
 
 #include "app/cli/hub_support.h"
 #include "app/cli/verbs.h"
+#include "backend/cpu/isa.h"
 #include "base/byte_size.h"
 #include "base/file.h"
 #include "hub/library.h"
@@ -21,7 +22,8 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->required();
   verb.add_option("--backend", flags.backend, "auto, cpu, cuda, ref or ref:mirror")
       ->capture_default_str();
-  verb.add_option("--isa", o.isa, "cpu: auto, portable or avx512")->capture_default_str();
+  verb.add_option("--isa", o.isa, "Kernels of the cpu backend: " + backend::cpu::isa_names())
+      ->capture_default_str();
   verb.add_option("-t,--threads", o.n_threads, "Threads; 0: every core this process may use")
       ->capture_default_str();
   verb.add_option("-c,--context-length,--ctx-size,--ctx", o.context_length,

@@ -77,8 +77,10 @@ Result<Buffer> map_memory(std::size_t size_bytes) {
 
 const KernelTable& kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
-  if (isa == Isa::automatic) isa = cpu_supports(Isa::avx512) ? Isa::avx512 : Isa::portable;
+  if (isa == Isa::automatic) isa = widest_isa();
+  if (isa == Isa::amx) return amx_kernels();
   if (isa == Isa::avx512) return kAvx512Kernels;
+  if (isa == Isa::avx2) return kAvx2Kernels;
 #endif
   static_cast<void>(isa);
   return kPortableKernels;
@@ -108,7 +110,10 @@ float* Scratch::floats(std::size_t n) {
 }
 
 CpuDevice::CpuDevice(const KernelTable& kernels, int n_threads)
-    : kernels_(kernels), pool_(n_threads), per_thread_(static_cast<std::size_t>(n_threads)) {}
+    : kernels_(kernels),
+      pool_(n_threads),
+      per_thread_(static_cast<std::size_t>(n_threads)),
+      shares_(static_cast<std::size_t>(n_threads)) {}
 
 const ops::OpTable& CpuDevice::ops() const noexcept { return kOps; }
 
@@ -122,18 +127,6 @@ void CpuDevice::copy(std::byte* to, const std::byte* from, std::size_t size_byte
   std::memcpy(to, from, size_bytes);
 }
 
-bool cpu_supports(Isa isa) noexcept {
-  if (isa == Isa::automatic || isa == Isa::portable) return true;
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-#else
-  return false;
-#endif
-}
-
 Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
   constexpr int kMaxThreads = 1024;
   if (options.n_threads < 1 || options.n_threads > kMaxThreads) {
@@ -141,7 +134,9 @@ Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
                    std::to_string(kMaxThreads));
   }
   if (!cpu_supports(options.isa))
-    return unsupported("this CPU lacks the instruction set asked for");
+    return unsupported("--isa " + std::string(name_of(options.isa)) +
+                       ": this machine lacks it; the widest it has is " +
+                       std::string(name_of(widest_isa())));
   return std::unique_ptr<ops::Device>(
       std::make_unique<CpuDevice>(kernels_of(options.isa), options.n_threads));
 }

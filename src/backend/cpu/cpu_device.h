@@ -4,22 +4,19 @@
 // invalid_argument (threads), unsupported (isa the CPU lacks).
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <memory>
 
+#include "backend/cpu/isa.h"
 #include "base/result.h"
 #include "ops/device.h"
 
 namespace kvasir::backend::cpu {
 
-enum class Isa : std::uint8_t { automatic, portable, avx512 };
-
 struct CpuOptions {
   int n_threads = 1;
   Isa isa = Isa::automatic;
 };
-
-bool cpu_supports(Isa isa) noexcept;
 
 Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options);
 

@@ -132,13 +132,14 @@ TEST_P(EncodedAttention, BitsDoNotDependOnThreads) {
 }
 
 TEST_P(EncodedAttention, IsTheSameOnEveryInstructionSet) {
-  if (!cpu_supports(Isa::avx512)) GTEST_SKIP() << "the CPU lacks AVX-512";
-  const auto fast = make(2, Isa::avx512), plain = make(2, Isa::portable);
+  const auto devices = every_device(2);
   for_forms([&](AttentionCase c) {
-    const auto expected = attend_all(*plain, c, in_);
-    EXPECT_TRUE(same_bits(attend_all(*fast, c, in_), expected));
-    c.chunk = 1;  // codes decoded within products
-    EXPECT_TRUE(same_bits(attend_all(*fast, c, in_), expected));
+    const auto expected = attend_all(*make(2, Isa::portable), c, in_);
+    for (const std::uint32_t chunk : {c.chunk, 1u}) {  // 1: codes decoded within products
+      c.chunk = chunk;
+      for (const auto& [name, device] : devices)
+        EXPECT_TRUE(same_bits(attend_all(*device, c, in_), expected)) << name << " " << chunk;
+    }
   });
 }
 

@@ -24,26 +24,67 @@ void prepare_row(
   if (sums) device.kernels().group_sums(out, m.layout.group, m.layout.n_groups, sums);
 }
 
+bool takes_tiles(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
+  return device.kernels().pack_tiles && m.round_x && m.layout.code != CodeKind::f32 &&
+         n_rows >= device.kernels().fewest_tile_rows;
+}
+
+struct Input {
+  float* x = nullptr;              // or
+  std::uint16_t* tiles = nullptr;  // as LinearJob's
+  float* group_sums = nullptr;
+};
+
+// Rows [first, first + n) of x, first a multiple of kRowAlign and n at most that.
+void prepare_rows(CpuDevice& device,
+                  const CpuMatrix& m,
+                  const ops::LinearArgs& a,
+                  Input to,
+                  std::uint32_t first,
+                  std::uint32_t n,
+                  float* rows) {
+  const std::size_t k = m.padded_in();
+  const bool is_lone = a.x.n_rows == 1 && to.x;  // already in the order wanted
+  for (std::uint32_t row = 0; row < n; ++row) {
+    prepare_row(
+        device, m, a.x.row(first + row), is_lone ? to.x : rows + row * k,
+        to.group_sums ? to.group_sums + std::size_t{first + row} * m.layout.n_groups : nullptr);
+  }
+  if (is_lone) return;
+  if (to.tiles)
+    return device.kernels().pack_tiles(rows, n, m.padded_in(), std::min(m.layout.group, kStep),
+                                       to.tiles + first * k);
+  const std::uint32_t width = a.x.n_rows <= device.kernels().direct_rows ? a.x.n_rows : kRowAlign;
+  device.kernels().pack_rows(rows, n, m.padded_in(), width, to.x + first * k);
+}
+
 LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& a) {
-  const std::size_t n = a.x.n_rows, k = m.padded_in();
-  float* const x = device.inputs().floats(n * k);
-  float* const sums = m.layout.has_bias ? device.sums().floats(n * m.layout.n_groups) : nullptr;
-  device.split(n, n * k, [&](std::size_t begin, std::size_t end, int) {
-    for (std::size_t row = begin; row < end; ++row) {
-      prepare_row(device, m, a.x.row(row), x + row * k,
-                  sums ? sums + row * m.layout.n_groups : nullptr);
+  const std::uint32_t n = a.x.n_rows, k = m.padded_in();
+  const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign, room = n_blocks * kRowAlign * k;
+  Input to;
+  if (m.layout.has_bias) to.group_sums = device.sums().floats(std::size_t{n} * m.layout.n_groups);
+  if (takes_tiles(device, m, n)) {
+    to.tiles = reinterpret_cast<std::uint16_t*>(device.inputs().floats(room / 2));
+  } else {
+    to.x = device.inputs().floats(room);
+  }
+  device.split(n_blocks, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
+    float* const rows = device.thread_scratch(part, std::size_t{kRowAlign} * k);
+    for (std::size_t block = begin; block < end; ++block) {
+      const auto first = static_cast<std::uint32_t>(block * kRowAlign);
+      prepare_rows(device, m, a, to, first, std::min(n - first, kRowAlign), rows);
     }
   });
   return {.weight = bytes_of(m),
           .layout = m.layout,
-          .x = x,
-          .x_stride = k,
-          .group_sums = sums,
-          .n_rows = a.x.n_rows,
+          .x = to.x,
+          .group_sums = to.group_sums,
+          .n_rows = n,
           .bias = a.bias,
           .out = a.out.data,
           .out_stride = a.out.stride,
-          .n_out = m.n_out()};
+          .n_out = m.n_out(),
+          .x_tiles = to.tiles};
 }
 
 }  // namespace
@@ -66,26 +107,24 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
   const LinearJob job = prepare(cpu, m, a);
   const std::size_t work = std::size_t{a.x.n_rows} * m.n_in() * m.n_out();
-  if (a.x.n_rows <= kDirectRows) {
-    cpu.split(m.n_panels(), work, [&](std::size_t begin, std::size_t end, int) {
-      cpu.kernels().linear(job, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end),
-                           0, job.n_rows, nullptr);
-    });
-    return;
-  }
   // Items are (panel, chunk of rows), panels outermost, so that a thread reads few weights twice.
-  const std::size_t least = m.n_panels() < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
-  const std::size_t n_chunks = std::min<std::size_t>(
-      std::max<std::size_t>(least, (job.n_rows + kRowChunk - 1) / kRowChunk), job.n_rows);
+  const std::size_t n_runs = (job.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
+      least = m.n_panels() < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
+  const std::size_t n_chunks =
+      std::min(std::max<std::size_t>(least, (job.n_rows + kRowChunk - 1) / kRowChunk), n_runs);
   const auto chunk_begin = [&](std::size_t c) {
-    return static_cast<std::uint32_t>(job.n_rows * c / n_chunks);
+    return static_cast<std::uint32_t>(
+        std::min<std::size_t>(n_runs * c / n_chunks * kRowAlign, job.n_rows));
   };
   cpu.split(m.n_panels() * n_chunks, work, [&](std::size_t begin, std::size_t end, int part) {
     float* const scratch = cpu.thread_scratch(part, kLinearScratchFloats);
-    for (std::size_t i = begin; i < end; ++i) {
+    for (std::size_t i = begin; i < end;) {
       const auto panel = static_cast<std::uint32_t>(i / n_chunks);
       const std::size_t c = i % n_chunks;
-      cpu.kernels().linear(job, panel, panel + 1, chunk_begin(c), chunk_begin(c + 1), scratch);
+      const auto n_panels = static_cast<std::uint32_t>(n_chunks == 1 ? end - i : 1);
+      cpu.kernels().linear(job, panel, panel + n_panels, chunk_begin(c), chunk_begin(c + 1),
+                           scratch);
+      i += n_panels;
     }
   });
 }

@@ -63,14 +63,77 @@ TEST_P(Linear, RowsDoNotDependOnOtherRowsOrThreads) {
   }
 }
 
+// Tiles too, on any machine with AVX-512: as an emulation.
 TEST_P(Linear, IsTheSameOnEveryInstructionSet) {
-  if (!cpu_supports(Isa::avx512)) GTEST_SKIP() << "the CPU lacks AVX-512";
   const StoredWeight stored(GetParam(), 70, n_in(), rng_);
-  const auto fast = make(2, Isa::avx512), plain = make(1, Isa::portable);
-  const auto w = *fast->pack(stored.view(), {});
-  for (const std::size_t m : {1u, 4u, 9u}) {
+  const auto plain = make(1, Isa::portable);
+  const auto w = *plain->pack(stored.view(), {});
+  const auto bias = random_floats(70, rng_);
+  for (const std::size_t m : {1u, 2u, 4u, 9u, 16u, 33u, 70u, 300u}) {
     const auto x = random_floats(m * n_in(), rng_);
-    EXPECT_TRUE(same_bits(product(*fast, *w, x), product(*plain, *w, x))) << m << " rows";
+    const auto expected = product(*plain, *w, x, bias.data());
+    for (const auto& [name, device] : every_device(2))
+      EXPECT_TRUE(same_bits(product(*device, *w, x, bias.data()), expected)) << name << " " << m;
+  }
+}
+
+TEST(LinearIsa, EveryInstructionSetKeepsTheSameNumericsId) {
+  for (const auto& [name, device] : every_device(1))
+    EXPECT_EQ(device->numerics_id(), make(1, Isa::portable)->numerics_id()) << name;
+}
+
+class LinearOn : public ::testing::TestWithParam<Isa> {};
+
+INSTANTIATE_TEST_SUITE_P(Isas, LinearOn, ::testing::ValuesIn(kIsas), [](const auto& i) {
+  return std::string(name_of(i.param));
+});
+
+// Long K and many panels, whole and in parts: what a model's layers are.
+TEST_P(LinearOn, EqualsPortableOnLargeMatrices) {
+  if (!cpu_supports(GetParam())) GTEST_SKIP() << "this CPU lacks " << name_of(GetParam());
+  std::mt19937 rng{29};
+  const auto plain = make(2, Isa::portable), device = make(2, GetParam());
+  for (const char* type : {"bf16", "q8_0", "q4_0", "q4_1", "q6_k", "affine4g64", "affine8g128"}) {
+    const StoredWeight stored(type, 200, 1536, rng);
+    const auto w = *plain->pack(stored.view(), {});
+    for (const std::size_t m : {1u, 3u, 16u, 50u}) {
+      const auto x = random_floats(m * 1536, rng);
+      EXPECT_TRUE(same_bits(product(*device, *w, x), product(*plain, *w, x))) << type << " " << m;
+    }
+  }
+}
+
+// Small and large values and zeros of both signs: what is flushed is flushed alike.
+TEST_P(LinearOn, FlushesDenormalsAlike) {
+  if (!cpu_supports(GetParam())) GTEST_SKIP() << "this CPU lacks " << name_of(GetParam());
+  std::mt19937 rng{31};
+  const auto plain = make(1, Isa::portable), device = make(1, GetParam());
+  for (const char* type : {"bf16", "q4_0"}) {
+    const StoredWeight stored(type, 64, 256, rng);
+    const auto w = *plain->pack(stored.view(), {});
+    auto x = random_floats(std::size_t{20} * 256, rng);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = i % 3 == 0 ? x[i] * 0x1p-126f : i % 7 == 0 ? -0.0f : x[i] * 0x1p-100f;
+    EXPECT_TRUE(same_bits(product(*device, *w, x), product(*plain, *w, x))) << type;
+  }
+}
+
+TEST(Isa, NamesAreReadBackAndOthersRefused) {
+  for (const Isa isa : kIsas) EXPECT_EQ(*parse_isa(name_of(isa)), isa);
+  EXPECT_EQ(*parse_isa("auto"), Isa::automatic);
+  const auto wrong = parse_isa("sse9");
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().what.find("avx2"), std::string::npos);
+}
+
+TEST(Isa, ADeviceOfOneThatTheMachineLacksIsRefusedByName) {
+  for (const Isa isa : kIsas) {
+    const auto device = make_cpu_device({.n_threads = 1, .isa = isa});
+    ASSERT_EQ(device.has_value(), cpu_supports(isa));
+    if (!device) {
+      EXPECT_EQ(device.error().code, Errc::unsupported);
+      EXPECT_NE(device.error().what.find(name_of(isa)), std::string::npos);
+    }
   }
 }
 

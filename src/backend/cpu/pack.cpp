@@ -137,7 +137,7 @@ void put_codes(const PackedLayout& l,
       std::uint32_t word = 0;
       for (std::size_t j = 0; j < 8; ++j) {
         word |= (static_cast<std::uint32_t>(codes[o * n_in + k0 + k + j] + offset) & 15u)
-                << (4 * j);
+                << (4 * (j / 2 + j % 2 * 4));
       }
       std::memcpy(to + (k / 8 * kPanel + o) * 4, &word, 4);
     }

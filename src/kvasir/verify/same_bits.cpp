@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/cpu/isa.h"
 #include "base/philox.h"
 #include "base/thread_pool.h"
 #include "kvasir/verify.h"
@@ -35,6 +36,9 @@ class SameBits {
     for (const std::uint32_t block : {8u, 64u, 256u}) KVASIR_TRY_DO(block_size(block));
     if (is_threaded()) {
       for (const int n : {1, 2}) KVASIR_TRY_DO(threads(n));
+      for (const auto isa : backend::cpu::kIsas) {
+        if (backend::cpu::cpu_supports(isa)) KVASIR_TRY_DO(instruction_set(isa));
+      }
     }
     if (chosen_backend(options_.open.backend) == Backend::cuda) KVASIR_TRY_DO(without_graphs());
     KVASIR_TRY_DO(cache_states());
@@ -214,6 +218,19 @@ class SameBits {
   Status without_graphs() {
     KVASIR_TRY(const auto rig, open(n_threads(), 64, false, /*use_graphs=*/false));
     return rerun("without graphs", *rig, true);
+  }
+
+  Status instruction_set(backend::cpu::Isa isa) {
+    const std::string name(backend::cpu::name_of(isa));
+    OpenOptions open = options_.open;
+    open.isa = name;
+    KVASIR_TRY(const auto rig,
+               Rig::open({.open = open,
+                          .n_threads = n_threads(),
+                          .block_tokens = 64,
+                          .with_cache = false,
+                          .plant_row_count_fault = options_.plant_row_count_fault}));
+    return rerun("--isa " + name, *rig, true);
   }
 
   // Cold, the same prompt again, and a next turn that continues after the answer.

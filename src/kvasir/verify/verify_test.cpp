@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "backend/cpu/isa.h"
+#include "kvasir/verify/prompt_logits.h"
+
 namespace kvasir::verify {
 namespace {
 
@@ -38,6 +41,28 @@ TEST(VerifySameBits, ReportsAnOpThatDependsOnTheRowCount) {
 
   ASSERT_TRUE(summary) << summary.error().what;
   EXPECT_GT(summary->n_failed, 0u);
+}
+
+// One set of logits whatever --isa says: dense, quantized, mixture, sliding, recurrent and latent.
+TEST(VerifyIsas, GiveOneSetOfLogitsOnGoldens) {
+  for (const char* name : {"llama", "gemma4", "gpt-oss", "qwen3-moe", "qwen3_5", "glm-moe-dsa"}) {
+    const auto portable = make_device(Backend::cpu, 2, "portable");
+    ASSERT_TRUE(portable);
+    const auto expected = prompt_logits(golden(name), **portable, DType::bf16);
+    ASSERT_TRUE(expected) << expected.error().what;
+    for (const auto isa : backend::cpu::kIsas) {
+      if (!backend::cpu::cpu_supports(isa)) continue;
+      const auto device = make_device(Backend::cpu, 2, std::string(backend::cpu::name_of(isa)));
+      ASSERT_TRUE(device);
+      EXPECT_EQ((*device)->numerics_id(), (*portable)->numerics_id());
+      const auto got = prompt_logits(golden(name), **device, DType::bf16);
+      ASSERT_TRUE(got) << got.error().what;
+      ASSERT_EQ(got->size(), expected->size());
+      for (std::size_t i = 0; i < got->size(); ++i)
+        EXPECT_EQ((*got)[i].logits, (*expected)[i].logits)
+            << name << " " << backend::cpu::name_of(isa) << " prompt " << i;
+    }
+  }
 }
 
 TEST(VerifyGoldens, CpuEqualsTheMirrorAndFaultsAreNoticed) {

@@ -1,6 +1,7 @@
 // The CPU device and its operations: host code that splits work over threads and calls the kernels.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -47,18 +48,29 @@ class CpuDevice final : public ops::Device {
   Scratch& sums() noexcept { return sums_; }
   std::vector<AttentionItem>& items() noexcept { return items_; }
 
-  // f(begin, end, part) over [0, n): split evenly over the threads, or on the caller alone where
-  // `work` (about one a multiply-add) is not worth a fork.
+  // f(begin, end, part) over [0, n), piece by piece: each thread has an even share, and takes from
+  // the others' when its own is done. On the caller alone where `work` (about one a multiply-add)
+  // is not worth a fork.
   template <class F>
   void split(std::size_t n, std::size_t work, F&& f) {
     if (work < kWorkWorthFork || n < 2 || n_threads() == 1) {
       const FloatModeScope mode;
       return f(std::size_t{0}, n, 0);
     }
-    const auto n_parts = static_cast<std::size_t>(n_threads());
+    const std::size_t n_parts = shares_.size(),
+                      piece = std::max<std::size_t>(1, n / (n_parts * kPiecesOfShare));
+    for (std::size_t p = 0; p < n_parts; ++p) {
+      shares_[p].next.store(n * p / n_parts, std::memory_order_relaxed);
+      shares_[p].end = n * (p + 1) / n_parts;
+    }
     pool_.run([&](int part) {
-      const auto p = static_cast<std::size_t>(part);
-      f(n * p / n_parts, n * (p + 1) / n_parts, part);
+      for (std::size_t i = 0; i < n_parts; ++i) {
+        Share& share = shares_[(static_cast<std::size_t>(part) + i) % n_parts];
+        while (share.next.load(std::memory_order_relaxed) < share.end) {
+          const std::size_t begin = share.next.fetch_add(piece, std::memory_order_relaxed);
+          if (begin < share.end) f(begin, std::min(begin + piece, share.end), part);
+        }
+      }
     });
   }
   // f(item, part) for items 0 … n - 1, each to whichever thread is free: items must not depend on
@@ -74,12 +86,19 @@ class CpuDevice final : public ops::Device {
  private:
   static constexpr std::size_t kWorkWorthFork =
       32'768;  // about 2 µs on one thread, some times a fork's cost
+  static constexpr std::size_t kPiecesOfShare = 8;
+
+  struct alignas(64) Share {  // of [0, n) in split
+    std::atomic<std::size_t> next{0};
+    std::size_t end = 0;
+  };
 
   const KernelTable& kernels_;
   ThreadPool pool_;
   std::vector<Scratch> per_thread_;
   Scratch inputs_, sums_;
   std::vector<AttentionItem> items_;
+  std::vector<Share> shares_;
 };
 
 inline CpuDevice& cpu_of(ops::Device& device) noexcept { return static_cast<CpuDevice&>(device); }
@@ -95,6 +114,8 @@ constexpr std::size_t attention_scratch_floats(std::uint32_t head_dim, std::size
   return (2 * dim + 7 * dim / 32) * kTileKeys + 41 * dim +
          n_pairs * (2 * dim + kTileKeys + 2 + dim / 32);
 }
+
+bool can_emulate_amx() noexcept;  // AVX-512 with VBMI: emulated_amx_kernels run
 
 Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight,
                                                ops::PackOptions options,

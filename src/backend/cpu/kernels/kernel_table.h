@@ -12,18 +12,20 @@ constexpr std::uint32_t kPanel = 32;  // outputs side by side in a weight panel
 constexpr std::uint32_t kStep = 32;   // elements of K in one pair of chains
 constexpr std::uint32_t kBlockK =
     128;  // elements of K decoded at once for many rows; a multiple of every group
-constexpr std::uint32_t kRowChunk = 256;     // rows that share one decoding of a panel
-constexpr std::uint32_t kDirectRows = 4;     // up to this many rows are multiplied while decoding
-constexpr std::uint32_t kTileKeys = 64;      // keys of an attention tile
-constexpr std::uint32_t kChunkQueries = 48;  // (query, head) pairs that walk the keys together
+constexpr std::uint32_t kRowChunk = 256;      // rows that share one decoding of a panel
+constexpr std::uint32_t kRowAlign = 16;       // where runs of rows begin
+constexpr std::size_t kPrefetchBytes = 2048;  // ahead in a stream of weights
+constexpr std::uint32_t kTileKeys = 64;       // keys of an attention tile
+constexpr std::uint32_t kChunkQueries = 48;   // (query, head) pairs that walk the keys together
 
 enum class CodeKind : std::uint8_t { bf16, f32, nibble, byte };
 enum class ScaleKind : std::uint8_t { none, f32, f16, bf16 };  // none: dense
 
 // A packed weight: panels of kPanel outputs, each a run of groups along K. A group is
 // [scales][biases][codes]; dense weights have groups of one step without scales. Codes: bf16 [pair
-// of k][output] dwords (even k low), nibble [8 k] [output] dwords (lowest k in the lowest bits;
-// signed codes + 8), byte and f32 [k][output].
+// of k][output] dwords (even k low), nibble [8 k] [output] dwords (even k
+// in the low half, odd ones in the high one, lowest k lowest; signed codes + 8), byte and f32
+// [k][output].
 struct PackedLayout {
   CodeKind code = CodeKind::bf16;
   ScaleKind scale = ScaleKind::none;
@@ -39,14 +41,18 @@ struct PackedLayout {
 struct LinearJob {
   const std::uint8_t* weight;
   PackedLayout layout;
-  const float* x;  // [n_rows, group * n_groups], rounded as the weight asks, padded with zeros
-  std::size_t x_stride;
+  // Rounded as the weight asks, K padded with zeros to group * n_groups. Up to direct_rows rows:
+  // [k][row]; more: [row / kRowAlign][k][row % kRowAlign].
+  const float* x;
   const float* group_sums;  // [n_rows, n_groups] when the layout has biases
   std::uint32_t n_rows;
   const float* bias;  // [n_out] or null
   float* out;
   std::size_t out_stride;
   std::uint32_t n_out;
+  // x as bf16 instead, where the kernels have tiles and x is rounded to it: [row / kRowAlign][step]
+  // [row % kRowAlign][the step's elements of K]. Or null.
+  const std::uint16_t* x_tiles = nullptr;
 };
 
 // How codes of an encoded KV row become the numbers that products take. narrow, five, wide: entries
@@ -190,13 +196,27 @@ struct IndexItem {       // one query on positions [begin, end)
 
 struct KernelTable {
   const char* name;
-  // Panels [panel_begin, panel_end) of rows [row_begin, row_end). scratch: linear_scratch_floats.
+  // Panels [panel_begin, panel_end) of rows [row_begin, row_end), row_begin a multiple of
+  // kRowAlign. scratch: kLinearScratchFloats.
   void (*linear)(const LinearJob&,
                  std::uint32_t panel_begin,
                  std::uint32_t panel_end,
                  std::uint32_t row_begin,
                  std::uint32_t row_end,
                  float* scratch);
+  // Rows up to which `linear` multiplies while it decodes; they have x side by side.
+  std::uint32_t direct_rows;
+  // rows [n_rows, n] → [k][width], rows past the last as zeros; n a multiple of 16.
+  void (*pack_rows)(
+      const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out);
+  // Rows from which `linear` wants x_tiles, made by pack_tiles, kRowAlign rows at a time. Null:
+  // never.
+  std::uint32_t fewest_tile_rows;
+  void (*pack_tiles)(const float* rows,
+                     std::uint32_t n_rows,
+                     std::uint32_t n,
+                     std::uint32_t step,
+                     std::uint16_t* out);
   void (*group_sums)(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out);
   void (*embed)(const std::uint8_t* weight,
                 const PackedLayout&,
@@ -227,12 +247,17 @@ struct KernelTable {
 };
 
 constexpr double kFmaLoopFlop = 12 * 16 * 2 * 100;
+// The larger of what lanes and tiles need (DecodedBlock, AmxScratch).
 constexpr std::size_t kLinearScratchFloats =
-    std::size_t{kBlockK} * kPanel + 2 * 8 * kPanel + std::size_t{kRowChunk} * kPanel;
+    std::size_t{kBlockK} * kPanel + 4 * 8 * kPanel + 8 * 1024 + std::size_t{kRowChunk} * kPanel;
 
 extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)
+extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+const KernelTable& amx_kernels() noexcept;
+// The same kernels on tiles that AVX-512 (with VBMI) plays: for tests.
+const KernelTable& emulated_amx_kernels() noexcept;
 #endif
 
 }  // namespace kvasir::backend::cpu

@@ -9,6 +9,7 @@
 // clang-format off
 #include "backend/cpu/kernels/math.inc.h"
 #include "backend/cpu/kernels/elementwise.inc.h"
+#include "backend/cpu/kernels/linear_parts.inc.h"
 #include "backend/cpu/kernels/linear.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
 #include "backend/cpu/kernels/kv_codes.inc.h"
@@ -50,6 +51,10 @@ float read_loop(const float* data, std::size_t n) {
 constexpr KernelTable kTable{
     .name = KVASIR_ISA_NAME,
     .linear = &linear,
+    .direct_rows = kDirectRows,
+    .pack_rows = &pack_rows,
+    .fewest_tile_rows = 0,
+    .pack_tiles = nullptr,
     .group_sums = &group_sums,
     .embed = &embed,
     .round_to_bf16 = &round_to_bf16,

@@ -1,7 +1,7 @@
 // Matrix products in the order of docs/numerics.md: per step of 32 along K one chain of fused
 // multiply-adds over the even and one over the odd elements, from zero; lanes are outputs. Up to
-// kDirectRows rows are multiplied while a panel is decoded; more rows share panels decoded into L1.
-// Both give the same bits.
+// kDirectRows rows are multiplied while a panel is decoded; more rows share panels decoded into L1,
+// a stretch of K at a time, while the next stretch is on its way. Both give the same bits.
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -9,16 +9,6 @@ namespace {
 struct Pair {  // the kPanel outputs of one k
   F32x16 low, high;
 };
-
-inline F32x16 load_scales(ScaleKind kind, const std::uint8_t* p, int half) {
-  if (kind == ScaleKind::f16)
-    return load_f16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);
-  if (kind == ScaleKind::bf16)
-    return load_bf16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);
-  return load(reinterpret_cast<const float*>(p) + 16 * half);
-}
-
-constexpr std::size_t kPrefetchBytes = 2048;
 
 // Decodes eight elements of K in ascending order: f.template operator()<k % 2>(k, Pair) for k = 0
 // … 7.
@@ -40,12 +30,12 @@ struct Decoder {
     if constexpr (kKind == CodeKind::nibble) {
       const Nibbles a = load_nibbles(codes), b = load_nibbles(codes + 64);
       f.template operator()<0>(0, Pair{nibble<kSigned, 0>(a), nibble<kSigned, 0>(b)});
-      f.template operator()<1>(1, Pair{nibble<kSigned, 1>(a), nibble<kSigned, 1>(b)});
-      f.template operator()<0>(2, Pair{nibble<kSigned, 2>(a), nibble<kSigned, 2>(b)});
-      f.template operator()<1>(3, Pair{nibble<kSigned, 3>(a), nibble<kSigned, 3>(b)});
-      f.template operator()<0>(4, Pair{nibble<kSigned, 4>(a), nibble<kSigned, 4>(b)});
-      f.template operator()<1>(5, Pair{nibble<kSigned, 5>(a), nibble<kSigned, 5>(b)});
-      f.template operator()<0>(6, Pair{nibble<kSigned, 6>(a), nibble<kSigned, 6>(b)});
+      f.template operator()<1>(1, Pair{nibble<kSigned, 4>(a), nibble<kSigned, 4>(b)});
+      f.template operator()<0>(2, Pair{nibble<kSigned, 1>(a), nibble<kSigned, 1>(b)});
+      f.template operator()<1>(3, Pair{nibble<kSigned, 5>(a), nibble<kSigned, 5>(b)});
+      f.template operator()<0>(4, Pair{nibble<kSigned, 2>(a), nibble<kSigned, 2>(b)});
+      f.template operator()<1>(5, Pair{nibble<kSigned, 6>(a), nibble<kSigned, 6>(b)});
+      f.template operator()<0>(6, Pair{nibble<kSigned, 3>(a), nibble<kSigned, 3>(b)});
       f.template operator()<1>(7, Pair{nibble<kSigned, 7>(a), nibble<kSigned, 7>(b)});
     } else {
 #pragma GCC unroll 4
@@ -76,7 +66,8 @@ struct Decoder {
   }
 };
 
-// A panel that decode_block made: already near, nothing to fetch ahead.
+// H halves of a panel that decode_block made: already near, nothing to fetch ahead.
+template <int H>
 struct DecodedStep {
   static constexpr std::size_t kBytesOfK = kPanel * sizeof(float);
   template <class F>
@@ -84,74 +75,65 @@ struct DecodedStep {
     const float* const w = reinterpret_cast<const float*>(codes);
 #pragma GCC unroll 4
     for (std::uint32_t k = 0; k < 8; k += 2) {
-      f.template operator()<0>(k, Pair{load(w + k * kPanel), load(w + k * kPanel + 16)});
-      f.template operator()<1>(
-          k + 1, Pair{load(w + k * kPanel + kPanel), load(w + k * kPanel + kPanel + 16)});
+      f.template operator()<0>(k, at(w + k * kPanel));
+      f.template operator()<1>(k + 1, at(w + k * kPanel + kPanel));
+    }
+  }
+
+ private:
+  static inline Pair at(const float* w) { return {load(w), H == 2 ? load(w + 16) : zero()}; }
+};
+
+template <int R, int H>
+struct Sums {  // 16 H outputs of R rows
+  F32x16 at[R][H];
+  inline __attribute__((always_inline)) void clear() {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int h = 0; h < H; ++h) at[r][h] = zero();
     }
   }
 };
 
-template <int R>
-struct Sums {  // kPanel outputs of R rows
-  F32x16 at[R][2];
-  inline __attribute__((always_inline)) void clear() {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) at[r][0] = at[r][1] = zero();
-  }
-};
-
-// into += the rows' products over one step of n elements, n a multiple of 8.
-template <int R, class D>
-inline __attribute__((always_inline)) void add_step(const D& decode,
-                                                    const std::uint8_t* codes,
-                                                    std::uint32_t n,
-                                                    const float* x,
-                                                    std::size_t x_stride,
-                                                    Sums<R>& into) {
-  Sums<R> chain[2];
+// into += the rows' products over one step of n elements, n a multiple of 8; x [k][W], of which the
+// first R.
+template <int R, int H, int W, class D>
+inline __attribute__((always_inline)) void add_step(
+    const D& decode, const std::uint8_t* codes, std::uint32_t n, const float* x, Sums<R, H>& into) {
+  Sums<R, H> chain[2];
   chain[0].clear();
   chain[1].clear();
-  for (std::uint32_t k0 = 0; k0 < n; k0 += 8, codes += 8 * D::kBytesOfK, x += 8) {
+  for (std::uint32_t k0 = 0; k0 < n; k0 += 8, codes += 8 * D::kBytesOfK, x += 8 * W) {
     decode(codes, [&]<int kParity>(std::uint32_t k, const Pair& w) {
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        const F32x16 value = set1(x[static_cast<std::size_t>(r) * x_stride + k]);
-        F32x16(&sums)[2] = chain[kParity].at[r];
+        const F32x16 value = set1(x[k * W + static_cast<std::uint32_t>(r)]);
+        F32x16(&sums)[H] = chain[kParity].at[r];
         sums[0] = fma(w.low, value, sums[0]);
-        sums[1] = fma(w.high, value, sums[1]);
+        if constexpr (H == 2) sums[1] = fma(w.high, value, sums[1]);
       }
     });
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    into.at[r][0] = add(into.at[r][0], add(chain[0].at[r][0], chain[1].at[r][0]));
-    into.at[r][1] = add(into.at[r][1], add(chain[0].at[r][1], chain[1].at[r][1]));
-  }
-}
-
-inline void store_outputs(
-    const LinearJob& job, std::uint32_t panel, std::uint32_t row, F32x16 low, F32x16 high) {
-  const F32x16 halves[2] = {low, high};
-  for (std::uint32_t h = 0; h < 2; ++h) {
-    const std::uint32_t begin = panel * kPanel + 16 * h;
-    if (begin >= job.n_out) return;
-    const std::uint32_t left = job.n_out - begin, n = left < 16 ? left : 16;
-    const F32x16 sum = job.bias ? add(halves[h], load_n(job.bias + begin, n)) : halves[h];
-    store_n(job.out + row * job.out_stride + begin, sum, n);
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h)
+      into.at[r][h] = add(into.at[r][h], add(chain[0].at[r][h], chain[1].at[r][h]));
   }
 }
 
 // sums = scale · c + sums, and the biases' share; scales and biases: half(h) of the group's,
 // group_sum(r) of a row.
-template <int R, class Scales, class Biases, class GroupSum>
-inline __attribute__((always_inline)) void add_group(const Sums<R>& c,
+template <int R, int H, class Scales, class Biases, class GroupSum>
+inline __attribute__((always_inline)) void add_group(const Sums<R, H>& c,
                                                      bool has_bias,
                                                      Scales&& scales,
                                                      Biases&& biases,
                                                      GroupSum&& group_sum,
-                                                     Sums<R>& sums) {
+                                                     Sums<R, H>& sums) {
 #pragma GCC unroll 2
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < H; ++h) {
     const F32x16 scale = scales(h);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) sums.at[r][h] = fma(scale, c.at[r][h], sums.at[r][h]);
@@ -163,36 +145,33 @@ inline __attribute__((always_inline)) void add_group(const Sums<R>& c,
 }
 
 template <int R, class D>
-inline void direct_panel(const LinearJob& job,
-                         const D& decode,
-                         std::uint32_t panel,
-                         std::uint32_t row) {
+inline void direct_panel(const LinearJob& job, const D& decode, std::uint32_t panel) {
   const PackedLayout& w = job.layout;
   const std::uint8_t* group = job.weight + panel * w.panel_bytes;
-  const float* x = job.x + row * job.x_stride;
+  const float* x = job.x;
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
   const std::size_t codes_at = w.has_bias ? 2 * w.scales_bytes : w.scales_bytes;
-  Sums<R> sums;
+  Sums<R, 2> sums;
   sums.clear();
-  for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes, x += w.group) {
+  for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes, x += w.group * R) {
     if (w.scale == ScaleKind::none) {
-      add_step<R>(decode, group, kStep, x, job.x_stride, sums);
+      add_step<R, 2, R>(decode, group, kStep, x, sums);
       continue;
     }
-    Sums<R> c;
+    Sums<R, 2> c;
     c.clear();
     for (std::uint32_t k = 0; k < w.group; k += step) {
-      add_step<R>(decode, group + codes_at + k * D::kBytesOfK, step, x + k, job.x_stride, c);
+      add_step<R, 2, R>(decode, group + codes_at + k * D::kBytesOfK, step, x + k * R, c);
     }
     const auto group_sum = [&](int r) {
-      return job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + g];
+      return job.group_sums[static_cast<std::size_t>(r) * w.n_groups + g];
     };
-    add_group<R>(
+    add_group(
         c, w.has_bias, [&](int h) { return load_scales(w.scale, group, h); },
         [&](int h) { return load_scales(w.scale, group + w.scales_bytes, h); }, group_sum, sums);
   }
   for (int r = 0; r < R; ++r)
-    store_outputs(job, panel, row + static_cast<std::uint32_t>(r), sums.at[r][0], sums.at[r][1]);
+    store_outputs(job, panel, static_cast<std::uint32_t>(r), sums.at[r][0], sums.at[r][1]);
 }
 
 // A stretch of K of one panel as f32.
@@ -228,72 +207,84 @@ inline void decode_block(const PackedLayout& w,
   }
 }
 
-// sums [row][output] += the block's product with R rows; g0: the block's first group.
-template <int R>
-inline void multiply_block(const LinearJob& job,
-                           const DecodedBlock& block,
-                           std::uint32_t g0,
-                           std::uint32_t n_groups,
-                           std::uint32_t row,
-                           float* sums) {
+// A stretch of K that rows are multiplied with: the panel's groups from g0 on, decoded; and what is
+// asked for meanwhile, so many lines a step.
+struct Stretch {
+  const DecodedBlock& block;
+  std::uint32_t g0, n_groups;
+  LinesAhead ahead;
+  std::uint32_t lines_a_step;
+};
+
+// sums [row][output] += the stretch's product with R rows from `row` on, H halves of the panel from
+// `first` on.
+template <int R, int H>
+inline void multiply_halves(
+    const LinearJob& job, Stretch& at, int first, std::uint32_t row, float* sums) {
   const PackedLayout& w = job.layout;
-  const float* x = job.x + row * job.x_stride + std::size_t{g0} * w.group;
+  const std::size_t padded = std::size_t{w.group} * w.n_groups;
+  const float* x = job.x + (row / kRowAlign * padded + std::size_t{at.g0} * w.group) * kRowAlign +
+                   row % kRowAlign;
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
-  const DecodedStep decode;
-  Sums<R> total;
+  const DecodedStep<H> decode;
+  Sums<R, H> total;
+  const auto sum_at = [&](int r, int h) {
+    return sums + r * static_cast<int>(kPanel) + 16 * (first + h);
+  };
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    total.at[r][0] = load(sums + r * static_cast<int>(kPanel));
-    total.at[r][1] = load(sums + r * static_cast<int>(kPanel) + 16);
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) total.at[r][h] = load(sum_at(r, h));
   }
-  for (std::uint32_t g = 0; g < n_groups; ++g, x += w.group) {
-    const auto* const codes =
-        reinterpret_cast<const std::uint8_t*>(block.codes + std::size_t{g} * w.group * kPanel);
+  for (std::uint32_t g = 0; g < at.n_groups; ++g, x += w.group * kRowAlign) {
+    const auto* const codes = reinterpret_cast<const std::uint8_t*>(
+        at.block.codes + std::size_t{g} * w.group * kPanel + 16 * first);
     if (w.scale == ScaleKind::none) {
-      add_step<R>(decode, codes, kStep, x, job.x_stride, total);
+      at.ahead.ask(at.lines_a_step);
+      add_step<R, H, kRowAlign>(decode, codes, kStep, x, total);
       continue;
     }
-    Sums<R> c;
+    Sums<R, H> c;
     c.clear();
     for (std::uint32_t k = 0; k < w.group; k += step) {
-      add_step<R>(decode, codes + k * DecodedStep::kBytesOfK, step, x + k, job.x_stride, c);
+      at.ahead.ask(at.lines_a_step);
+      add_step<R, H, kRowAlign>(decode, codes + k * DecodedStep<H>::kBytesOfK, step,
+                                x + k * kRowAlign, c);
     }
     const auto group_sum = [&](int r) {
-      return job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + g0 + g];
+      return job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + at.g0 + g];
     };
-    add_group<R>(
-        c, w.has_bias, [&](int h) { return load(block.scales + g * kPanel + 16 * h); },
-        [&](int h) { return load(block.biases + g * kPanel + 16 * h); }, group_sum, total);
+    add_group(
+        c, w.has_bias, [&](int h) { return load(at.block.scales + g * kPanel + 16 * (first + h)); },
+        [&](int h) { return load(at.block.biases + g * kPanel + 16 * (first + h)); }, group_sum,
+        total);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    store(sums + r * static_cast<int>(kPanel), total.at[r][0]);
-    store(sums + r * static_cast<int>(kPanel) + 16, total.at[r][1]);
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) store(sum_at(r, h), total.at[r][h]);
   }
 }
 
-constexpr std::uint32_t kRowBlock = 6;
+// n rows, at most R.
+template <int R>
+inline void multiply_rows(
+    const LinearJob& job, Stretch& at, std::uint32_t row, std::uint32_t n, float* sums) {
+  if constexpr (R > 1) {
+    if (n < R) return multiply_rows<R - 1>(job, at, row, n, sums);
+  }
+  for (int half = 0; half < 2; half += kBlockHalves)
+    multiply_halves<R, kBlockHalves>(job, at, half, row, sums);
+}
 
-inline void multiply_rows(const LinearJob& job,
-                          const DecodedBlock& block,
-                          std::uint32_t g0,
-                          std::uint32_t n_groups,
-                          std::uint32_t row,
-                          std::uint32_t n,
-                          float* sums) {
-  switch (n) {
-    case 1:
-      return multiply_block<1>(job, block, g0, n_groups, row, sums);
-    case 2:
-      return multiply_block<2>(job, block, g0, n_groups, row, sums);
-    case 3:
-      return multiply_block<3>(job, block, g0, n_groups, row, sums);
-    case 4:
-      return multiply_block<4>(job, block, g0, n_groups, row, sums);
-    case 5:
-      return multiply_block<5>(job, block, g0, n_groups, row, sums);
-    default:
-      return multiply_block<6>(job, block, g0, n_groups, row, sums);
+// f(row, n) for runs of at most kBlockRows rows, as even as may be, none across a row block.
+template <class F>
+inline void for_row_runs(std::uint32_t n_rows, F&& f) {
+  for (std::uint32_t block = 0; block < n_rows; block += kRowAlign) {
+    const std::uint32_t n = n_rows - block < kRowAlign ? n_rows - block : kRowAlign,
+                        n_runs = (n + kBlockRows - 1) / kBlockRows;
+    for (std::uint32_t i = 0; i < n_runs; ++i)
+      f(block + n * i / n_runs, n * (i + 1) / n_runs - n * i / n_runs);
   }
 }
 
@@ -306,15 +297,22 @@ inline void decoded_panel(const LinearJob& job,
                           DecodedBlock& block,
                           float* sums) {
   const PackedLayout& w = job.layout;
-  const std::uint32_t groups_a_block = kBlockK / w.group, n_rows = row_end - row_begin;
+  const std::uint32_t groups_a_block = kBlockK / w.group, n_rows = row_end - row_begin,
+                      step = w.group < kStep ? w.group : kStep;
+  std::uint32_t n_runs = 0;
+  for_row_runs(n_rows, [&](std::uint32_t, std::uint32_t) { ++n_runs; });
   for (std::size_t i = 0; i < std::size_t{n_rows} * kPanel; i += 16) store(sums + i, zero());
+  const std::uint8_t* weight = job.weight + panel * w.panel_bytes;
   for (std::uint32_t g = 0; g < w.n_groups; g += groups_a_block) {
     const std::uint32_t left = w.n_groups - g, n = left < groups_a_block ? left : groups_a_block;
-    decode_block(w, decode, job.weight + panel * w.panel_bytes + g * w.group_bytes, n, block);
-    for (std::uint32_t r = 0; r < n_rows; r += kRowBlock) {
-      const std::uint32_t rows = n_rows - r < kRowBlock ? n_rows - r : kRowBlock;
-      multiply_rows(job, block, g, n, row_begin + r, rows, sums + std::size_t{r} * kPanel);
-    }
+    decode_block(w, decode, weight, n, block);
+    weight += n * w.group_bytes;
+    const std::uint32_t lines = static_cast<std::uint32_t>(n * w.group_bytes / 64),
+                        n_steps = n_runs * (2 / kBlockHalves) * n * (w.group / step);
+    Stretch at{block, g, n, {weight, weight + n * w.group_bytes}, (lines + n_steps - 1) / n_steps};
+    for_row_runs(n_rows, [&](std::uint32_t row, std::uint32_t rows) {
+      multiply_rows<kBlockRows>(job, at, row_begin + row, rows, sums + std::size_t{row} * kPanel);
+    });
   }
   for (std::uint32_t r = 0; r < n_rows; ++r) {
     const float* const from = sums + std::size_t{r} * kPanel;
@@ -322,22 +320,13 @@ inline void decoded_panel(const LinearJob& job,
   }
 }
 
-template <class D>
-inline void direct_rows(const LinearJob& job,
-                        const D& decode,
-                        std::uint32_t panel,
-                        std::uint32_t row,
-                        std::uint32_t n) {
-  switch (n) {
-    case 1:
-      return direct_panel<1>(job, decode, panel, row);
-    case 2:
-      return direct_panel<2>(job, decode, panel, row);
-    case 3:
-      return direct_panel<3>(job, decode, panel, row);
-    default:
-      return direct_panel<4>(job, decode, panel, row);
+// The job's rows, at most R.
+template <int R, class D>
+inline void direct_rows(const LinearJob& job, const D& decode, std::uint32_t panel) {
+  if constexpr (R > 1) {
+    if (job.n_rows < R) return direct_rows<R - 1>(job, decode, panel);
   }
+  direct_panel<R>(job, decode, panel);
 }
 
 template <class D>
@@ -348,9 +337,9 @@ inline void linear_panels(const LinearJob& job,
                           std::uint32_t row_begin,
                           std::uint32_t row_end,
                           float* scratch) {
-  if (row_end - row_begin <= kDirectRows) {
+  if (job.n_rows <= kDirectRows) {
     for (std::uint32_t p = panel_begin; p < panel_end; ++p)
-      direct_rows(job, decode, p, row_begin, row_end - row_begin);
+      direct_rows<kDirectRows>(job, decode, p);
     return;
   }
   auto& block = *reinterpret_cast<DecodedBlock*>(scratch);
@@ -389,6 +378,29 @@ void linear(const LinearJob& job,
     linear_panels(job, decode, panel_begin, panel_end, row_begin, row_end, scratch);
   });
 }
+
+template <std::uint32_t W>
+inline void interleave_rows(const float* rows, std::uint32_t n_rows, std::uint32_t n, float* out) {
+  for (std::uint32_t k = 0; k < n; ++k, out += W) {
+    for (std::uint32_t r = 0; r < W; ++r) out[r] = r < n_rows ? rows[std::size_t{r} * n + k] : 0.0f;
+  }
+}
+
+void pack_rows(
+    const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out) {
+  if (width == 1) return interleave_rows<1>(rows, n_rows, n, out);
+  if (width == 2) return interleave_rows<2>(rows, n_rows, n, out);
+  if (width == 3) return interleave_rows<3>(rows, n_rows, n, out);
+  if (width == 4) return interleave_rows<4>(rows, n_rows, n, out);
+  for (std::uint32_t k = 0; k < n; k += 16, out += 16 * kRowAlign) {
+    U32x16 in[16], columns[16];
+    for (std::uint32_t r = 0; r < 16; ++r)
+      in[r] = r < n_rows ? bits(load(rows + std::size_t{r} * n + k)) : set1_u(0);
+    transpose(in, columns);
+    for (std::uint32_t i = 0; i < 16; ++i) store(out + i * kRowAlign, from_bits(columns[i]));
+  }
+}
+static_assert(kRowAlign == 16 && kDirectRows <= 4);
 
 // The same product with all codes 1, group by group.
 void group_sums(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out) {

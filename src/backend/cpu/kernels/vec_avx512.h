@@ -13,6 +13,10 @@ namespace {
 using F32x16 = __m512;
 using U32x16 = __m512i;
 
+// Sums that registers hold beside operands: rows multiplied while a panel is decoded; rows and
+// halves of a panel multiplied once it is.
+constexpr int kDirectRows = 4, kBlockRows = 6, kBlockHalves = 2;
+
 inline __mmask16 first_lanes(std::size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 
 inline F32x16 zero() { return _mm512_setzero_ps(); }
@@ -87,9 +91,10 @@ inline void store_u16_n(std::uint16_t* p, U32x16 v, std::size_t n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtepi32_epi16(v));
 }
 
-// Eight 4-bit codes a lane, the lowest k lowest; signed codes are stored + 8. Nibbles 0 and 3 are
-// looked up in a table. The others stay where they are, under the exponent that makes their lowest
-// bit 1: 2^e + code, less 2^e (+ 8). That spreads the work over more ports than shifting each.
+// Eight 4-bit codes a lane, at places 0 (lowest) to 7; signed codes are stored + 8. Nibbles 0 and 3
+// are looked up in a table. The others stay where they are, under the exponent that makes their
+// lowest bit 1: 2^e + code, less 2^e (+ 8). That spreads the work over more ports than shifting
+// each.
 struct Nibbles {
   U32x16 codes, shifted;
 };

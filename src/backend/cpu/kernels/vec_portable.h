@@ -16,6 +16,9 @@ struct U32x16 {
   std::uint32_t at[16];
 };
 
+// As in vec_avx512.h, which says what these are.
+constexpr int kDirectRows = 4, kBlockRows = 6, kBlockHalves = 2;
+
 template <class V, class F>
 inline V lanes(F f) {
   V v;
@@ -156,7 +159,7 @@ inline void store_u16_n(std::uint16_t* p, const U32x16& v, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) p[i] = static_cast<std::uint16_t>(v.at[i]);
 }
 
-// Eight 4-bit codes a lane, the lowest k lowest; signed codes are stored + 8.
+// Eight 4-bit codes a lane, at places 0 (lowest) to 7; signed codes are stored + 8.
 using Nibbles = U32x16;
 inline Nibbles load_nibbles(const void* p) { return load_u(p); }
 template <bool kSigned, int J>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/cpu/detail/cpu_ops.h"
 #include "backend/ref/ref_device.h"
 #include "base/half.h"
 #include "codec/list.h"
@@ -121,6 +122,22 @@ class StoredWeight {
 
 inline std::unique_ptr<ops::Device> make(int n_threads = 2, Isa isa = Isa::automatic) {
   return *make_cpu_device({.n_threads = n_threads, .isa = isa});
+}
+// Every instruction set of this machine, and tiles played in AVX-512 where they can be.
+struct NamedDevice {
+  std::string name;
+  std::unique_ptr<ops::Device> device;
+};
+inline std::vector<NamedDevice> every_device(int n_threads) {
+  std::vector<NamedDevice> out;
+  for (const Isa isa : kIsas) {
+    if (cpu_supports(isa)) out.push_back({std::string(name_of(isa)), make(n_threads, isa)});
+  }
+  if (can_emulate_amx()) {
+    out.push_back({std::string(emulated_amx_kernels().name),
+                   std::make_unique<CpuDevice>(emulated_amx_kernels(), n_threads)});
+  }
+  return out;
 }
 inline std::unique_ptr<ops::Device> make_mirror() {
   return ref::make_ref_device(ref::RefMode::mirror);

@@ -1,0 +1,162 @@
+// Matrix products alone, per weight format, instruction set and number of rows: bytes a second of
+// weights, beside the plain read rate of the same minute, and operations a second, beside that of
+// plain multiply-adds. Instruction sets are interleaved. With one thread, times are the thread's
+// own, which other work on the machine disturbs less.
+//   linear_bench [K] [N] [THREADS] [ROUNDS] [ISA,ISA…] [FORMAT,FORMAT…]
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/cpu/limits.h"
+#include "base/half.h"
+#include "codec/weight_matrix.h"
+#include "ops/op_table.h"
+
+namespace kvasir {
+namespace {
+
+using backend::cpu::Isa;
+
+// More than the caches hold: a product's weights come from memory, as in a model.
+constexpr std::size_t kWorkingSet = std::size_t{160} << 20;
+
+double now_s(int n_threads) {
+  timespec t{};
+  clock_gettime(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Random codes with small scales; blocks of GGUF types begin with an f16 scale (and offset).
+struct Stored {
+  Stored(const std::string& name, std::uint32_t n_out, std::uint32_t n_in) {
+    m.type = *codec::find_weight_type(name);
+    m.n_out = n_out;
+    m.n_in = n_in;
+    const codec::WeightTypeInfo& info = codec::info(m.type);
+    m.codes_stride = n_in / info.block * info.block_bytes;
+    codes.resize(m.codes_stride * n_out);
+    std::mt19937 random(1);
+    for (std::byte& b : codes) b = static_cast<std::byte>(random());
+    m.planes.codes = codes.data();
+    if (info.scale_plane == codec::ScalePlane::floats) {
+      m.scales_stride = n_in / info.group * 2;
+      const std::uint16_t scale = to_bf16(0.01f).bits;
+      scales.assign(std::size_t{n_out} * n_in / info.group, scale);
+      m.planes.scales = m.planes.biases = reinterpret_cast<std::byte*>(scales.data());
+      m.planes.scale_type = codec::ScaleType::bf16;
+      return;
+    }
+    const std::uint16_t scale = info.quantized ? to_f16(0.01f).bits : to_bf16(0.01f).bits;
+    const std::size_t n_halves = info.has_bias ? 2 : 1;
+    for (std::size_t at = 0; at < codes.size(); at += info.block_bytes) {
+      for (std::size_t i = 0; i < n_halves; ++i) std::memcpy(&codes[at + 2 * i], &scale, 2);
+    }
+  }
+  codec::WeightMatrix m;
+  std::vector<std::byte> codes;
+  std::vector<std::uint16_t> scales;
+};
+
+struct Candidate {
+  std::string isa;
+  std::unique_ptr<ops::Device> device;
+  std::vector<std::unique_ptr<ops::PackedMatrix>> weights;
+  std::size_t next = 0;
+  std::vector<double> seconds;
+};
+
+void multiply(Candidate& c, const std::vector<float>& x, std::uint32_t n_rows, int n_threads) {
+  const ops::PackedMatrix& w = *c.weights[c.next++ % c.weights.size()];
+  static std::vector<float> out;
+  out.resize(std::size_t{n_rows} * w.n_out());
+  const double begin = now_s(n_threads);
+  c.device->ops().linear(*c.device, {.x = {x.data(), n_rows, w.n_in(), w.n_in()},
+                                     .weight = &w,
+                                     .out = mat_view(out.data(), n_rows, w.n_out())});
+  c.seconds.push_back(now_s(n_threads) - begin);
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) out.push_back(part);
+  return out;
+}
+
+struct Options {
+  std::uint32_t n_in, n_out;
+  int n_threads, n_rounds;
+  std::vector<std::string> isas, formats;
+};
+
+void measure(const Options& o, const std::string& format, const backend::cpu::Limits& limits) {
+  const Stored stored(format, o.n_out, o.n_in);
+  std::vector<Candidate> candidates;
+  for (const std::string& isa : o.isas) {
+    const auto chosen = backend::cpu::parse_isa(isa);
+    if (!chosen || !backend::cpu::cpu_supports(*chosen)) continue;
+    Candidate c{.isa = isa, .device = {}, .weights = {}, .seconds = {}};
+    c.device = *backend::cpu::make_cpu_device({.n_threads = o.n_threads, .isa = *chosen});
+    do {
+      c.weights.push_back(*c.device->pack(stored.m, {}));
+    } while (c.weights.size() * c.weights[0]->size_bytes() < kWorkingSet / o.isas.size());
+    candidates.push_back(std::move(c));
+  }
+  for (const std::uint32_t n_rows : {1u, 2u, 4u, 8u, 16u, 64u, 512u}) {
+    std::mt19937 random(2);
+    std::normal_distribution<float> normal;
+    std::vector<float> x(std::size_t{n_rows} * o.n_in);
+    for (float& v : x) v = normal(random);
+    const int n = n_rows >= 64 ? std::max(3, o.n_rounds / 8) : o.n_rounds;
+    for (Candidate& c : candidates) c.seconds.clear();
+    for (int i = 0; i < n; ++i)
+      for (Candidate& c : candidates) multiply(c, x, n_rows, o.n_threads);
+    for (Candidate& c : candidates) {
+      std::sort(c.seconds.begin(), c.seconds.end());
+      const double best = c.seconds[c.seconds.size() / 10],
+                   middle = c.seconds[c.seconds.size() / 2];
+      const double gb = static_cast<double>(c.weights[0]->size_bytes()) / 1e9,
+                   gflop = 2e-9 * n_rows * o.n_in * o.n_out;
+      std::printf(
+          "%-12s %-9s %4u rows  %8.1f us (median %8.1f)  %6.2f GB/s %4.0f %%  %7.1f GFLOP/s %4.0f "
+          "%%\n",
+          format.c_str(), c.isa.c_str(), n_rows, best * 1e6, middle * 1e6, gb / best,
+          100 * gb / best / limits.read_gb_s, gflop / best,
+          100 * gflop / best / limits.fma_gflop_s);
+    }
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
+
+int main(int argc, char** argv) {
+  const auto number = [&](int i, int otherwise) {
+    return argc > i ? std::atoi(argv[i]) : otherwise;
+  };
+  const auto text = [&](int i, const char* otherwise) { return argc > i ? argv[i] : otherwise; };
+  kvasir::Options o{static_cast<std::uint32_t>(number(1, 1024)),
+                    static_cast<std::uint32_t>(number(2, 3072)),
+                    number(3, 1),
+                    number(4, 60),
+                    kvasir::split(text(5, "avx512,amx")),
+                    kvasir::split(text(6, "bf16,q8_0,q4_0,affine8g64,affine4g64"))};
+  if (o.n_in == 0 || o.n_in % 256 || o.n_out == 0 || o.n_threads < 1 || o.n_rounds < 1)
+    return std::fprintf(stderr,
+                        "usage: linear_bench [K] [N] [THREADS] [ROUNDS] [ISAS] [FORMATS]\n"),
+           1;
+  const auto limits = kvasir::backend::cpu::measure_limits(o.n_threads);
+  std::printf("K %u, N %u, %d threads; read %.1f GB/s, f32 FMA %.0f GFLOP/s\n", o.n_in, o.n_out,
+              o.n_threads, limits.read_gb_s, limits.fma_gflop_s);
+  for (const std::string& format : o.formats) kvasir::measure(o, format, limits);
+}
