@@ -7,6 +7,7 @@
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "cache/cache_namespace.h"
+#include "codec/kv_codec.h"
 #include "engine/engine_thread.h"
 #include "fit/memory.h"
 #include "fit/speed.h"
@@ -85,6 +86,22 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
                               .media_ns = {},
                               .method_ns = {}});
   return engine::Engine::make(std::move(parts), engine_options);
+}
+
+// How each layer is kept in the end, for people.
+std::vector<std::string> layer_names(const kv::KvScheme& scheme, const KvList& list) {
+  std::vector<std::string> out;
+  const auto forms = kv::forms_of(scheme, list);
+  for (std::size_t i = 0; forms && i < forms->size(); ++i) {
+    const kv::KvLayerForm& form = (*forms)[i];
+    if (!form.has_encoded()) {
+      out.emplace_back(name_of(scheme.type));
+      continue;
+    }
+    const std::string keys = codec::signature_part(form.k), values = codec::signature_part(form.v);
+    out.push_back(keys == values ? keys : keys + "," + values);
+  }
+  return out;
 }
 
 // FIT-22, and what is worth a warning.
@@ -197,6 +214,7 @@ void Engine::Impl::summarize(const OpenOptions& options, const formats::ModelFil
   summary.numerics = device->numerics_id() + std::string(model->rope_choice());
   summary.kv_type = sized.scheme.cache_key();
   summary.kv_quant = options.kv_quant;
+  summary.kv_layers = layer_names(sized.scheme, sized.list);
   summary.usable_bytes = sized.usable_bytes;
   summary.weight_bytes = model->weight_bytes();
   summary.model_context_length = model->max_positions();
@@ -303,7 +321,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
   bytes_at_start();  // read before there is anything to count twice
   const std::uint64_t heap_before = heap_bytes();
   KVASIR_TRY(impl->text, TextModel::load(files, {.chat_template = options.chat_template,
-                                                 .tool_parser = options.tool_parser}));
+                                                 .tool_parser = options.tool_parser,
+                                                 .use_default_chat_template =
+                                                     options.use_default_chat_template}));
   KVASIR_TRY(impl->sized, size_model(files, *impl->device, options, heap_bytes() - heap_before));
   KVASIR_TRY_DO(check_memory(impl->sized));  // before anything large is taken
   KVASIR_TRY(impl->model, model::Model::load(files, *impl->device,

@@ -37,6 +37,8 @@ struct ModelSummary {
   std::string numerics;  // identity of its bits: "cpu-1" (CACHE-32)
   std::string kv_type;   // the KV scheme's key: "bf16", "turbo-k8v3" (KV-2)
   std::string kv_quant;  // as asked for: "off", "8", "turbo" …
+  std::vector<std::string>
+      kv_layers;  // of a KV-list entry: "bf16", "affine:8:64", "turbo:8,turbo:3"
   std::uint64_t weight_bytes = 0;
   std::uint64_t usable_bytes = 0;  // of memory, for everything (FIT-1)
   std::uint32_t context_length = 0;

@@ -49,6 +49,7 @@ struct OpenOptions {
   std::size_t queue_limit = 64;                   // --queue
   std::chrono::milliseconds queue_timeout{0};     // --queue-timeout; 0: none
   std::string chat_template;                      // its text; empty: the model's own
+  bool use_default_chat_template = false;         // ChatML where the model has no template (TXT-20)
   std::string tool_parser;                        // --tool-parser; empty: found (TXT-40)
   json::Value sampling_flags = json::Object{};    // defaults, named as in a request (SAMP-40)
   fit::MachineSpeed machine;  // measured, for predictions; zeros: none are made (FIT-16)

@@ -182,6 +182,43 @@ TEST_F(ServerTest, DrainHoldsAndResumeReleases_SCH_31) {
   EXPECT_EQ(waiting.read_reply().status, 200);
 }
 
+TEST_F(ServerTest, AFlushWaitsForRunningRowsAndHoldsTheOthers_SCH_30) {
+  start();
+  const auto n_cached = [] { return tiny_engine().snapshot().cache.entries; };
+  const std::string waiter =
+      R"({"prompt":"a waiter","max_tokens":2,"temperature":0,"cache":false})";
+  ask(post("/v1/completions", R"({"prompt":"to be cached","max_tokens":2,"temperature":0})"));
+  ASSERT_TRUE(within(2s, [&] { return n_cached() > 0; }));
+  TestClient running = client(), flushing = client(), waiting = client();
+  running.send(post("/v1/completions", endless(true)));
+  ASSERT_TRUE(within(2s, [&] { return rows() > 0; }));
+
+  flushing.send(post("/admin/cache/flush", ""));
+  ASSERT_TRUE(within(2s, [&] { return tiny_engine().snapshot().is_held; }));
+  waiting.send(post("/v1/completions", waiter));
+  ASSERT_TRUE(within(2s, [&] { return tiny_engine().snapshot().queued == 1; }));
+  EXPECT_GT(n_cached(), 0u);
+  running.close();
+
+  EXPECT_EQ(flushing.read_reply().body, "{\"flushed\":true}");
+  EXPECT_EQ(waiting.read_reply().status, 200);
+  EXPECT_TRUE(within(2s, [&] { return n_cached() == 0; }));
+  EXPECT_FALSE(tiny_engine().snapshot().is_held);
+}
+
+TEST_F(ServerTest, BodiesThatAreNoJsonByTheirHeadersAre415_SRV_3) {
+  start();
+  const auto status = [&](const std::string& header) {
+    return ask(post("/v1/completions", R"({"prompt":"b","max_tokens":1})", header + "\r\n")).status;
+  };
+  EXPECT_EQ(status("Content-Encoding: gzip"), 415);
+  EXPECT_EQ(status("Content-Type: multipart/form-data; boundary=x"), 415);
+  EXPECT_EQ(status("Content-Type: image/png"), 415);
+  EXPECT_EQ(status("Content-Encoding: identity"), 200);
+  EXPECT_EQ(status("Content-Type: application/x-www-form-urlencoded"), 200);  // curl -d
+  EXPECT_EQ(status("Content-Type: application/json"), 200);
+}
+
 TEST_F(ServerTest, TheQueueRefusesWith429AndRetryAfter_SCH_40) {
   start();
   ask(post("/admin/drain", ""));

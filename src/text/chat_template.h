@@ -71,7 +71,15 @@ struct TemplateSources {
   std::string jinja_file;        // chat_template.jinja
   json::Value tokenizer_config;  // its "chat_template": a string, or a list of {name, template}
   std::string gguf;              // tokenizer.chat_template
+  bool uses_default = false;     // kDefaultChatTemplate where the model has none
 };
+
+// ChatML, for models without a template (--use-default-chat-template).
+inline constexpr std::string_view kDefaultChatTemplate =
+    "{%- for message in messages %}"
+    "{{- '<|im_start|>' ~ message.role ~ '\n' ~ message.content ~ '<|im_end|>\n' }}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}";
 
 struct ChosenTemplate {
   std::string name;  // where it came from, for messages: "chat_template.jinja", …

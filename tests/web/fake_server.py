@@ -28,6 +28,7 @@ class State:
 
     def reset(self):
         self.context, self.key, self.tokenize, self.hold, self.log, self.failures = 4096, None, True, False, [], 0
+        self.chat, self.embeddings = True, False
 
 
 STATE = State()
@@ -224,7 +225,8 @@ HOSTILE += "*a **b " * 300 + "\n\n```html\n<script>window.pwned = 1</script>\n``
 
 def models():
     model = {"id": "mlx-community/Qwen3-0.6B-4bit", "object": "model", "owned_by": "kvasir",
-             "context_window": STATE.context, "reasoning": True, "vision": False, "tools": True}
+             "context_window": STATE.context, "reasoning": True, "vision": False, "tools": True,
+             "chat": STATE.chat, "embeddings": STATE.embeddings}
     return {"object": "list", "data": [model]}
 
 
@@ -242,7 +244,8 @@ def stats():
         "prompt_cache": {"entries": 14, "bytes": (180 + wave) * mib, "max_bytes": 512 * mib,
                          "hits": 41, "misses": 9, "hit_tokens": 18234},
         "ssd_cache": {"entries": 120, "bytes": 2100 * mib, "max_bytes": 8192 * mib, "queue_bytes": 0, "writes": 130},
-        "admission": {"max_safe_context": 32768, "memory_budget_bytes": 6144 * mib, "usable_bytes": 4100 * mib,
+        "kv": {"total_bytes": 6144 * mib, "used_bytes": 2044 * mib},
+        "admission": {"max_safe_context": 32768, "memory_budget_bytes": 6144 * mib, "usable_bytes": 9100 * mib,
                       "weights_bytes": 346 * mib},
         "batch": {"configured": 8, "active_rows": 1 + wave % 2, "preparing_rows": 0, "queued": 0},
     }

@@ -170,6 +170,18 @@ def test_a_key_is_asked_for_and_kept_for_the_tab(fake, make_chat, setup):
     assert chat.page.evaluate("JSON.stringify(localStorage).includes('sesame')") is False
 
 
+@pytest.mark.parametrize("model,told", [({"chat": False, "embeddings": True}, "POST /v1/embeddings answers"),
+                                        ({"chat": False}, "POST /v1/completions answers")], ids=["vectors", "no template"])
+def test_a_model_that_does_not_chat_says_so(fake, make_chat, setup, model, told):
+    fetch(fake + "/__reset", {})
+    setup(**model)
+    chat = make_chat(fake, width=360).open()
+    chat.page.locator("#notice", has_text=told).wait_for()
+    assert chat.page.locator("#input").is_disabled() and chat.page.locator("#send").is_disabled()
+    chat.no_overflow()
+    chat.shot(f"no-chat-{'vectors' if 'embeddings' in model else 'template'}")
+
+
 # ---- longer than the context (SRV-72)
 
 @pytest.mark.parametrize("tokenize", [True, False])

@@ -56,7 +56,6 @@ constexpr std::array kDropped{
     Dropped{"--jinja", Value::none, "templates are always rendered"},
     Dropped{"--metrics", Value::none, "/metrics is always there"},
     Dropped{"--paged-kv", Value::none, "KV state is always paged"},
-    Dropped{"--use-default-chat-template", Value::none, "the model's own template is the default"},
     Dropped{"--in-process", Value::none, "the engine always runs in this process"},
     Dropped{"--trust-remote-code", Value::none, "kvasir never runs model code"},
 };

@@ -1,5 +1,6 @@
 #include "app/cli/common_flags.h"
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -45,6 +46,8 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   verb.add_option("--cache-type-v", flags.cache_type_v, "As --cache-type-k")->group("");
   verb.add_option("--chat-template", flags.chat_template,
                   "Chat template instead of the model's: its text, or a file");
+  verb.add_flag("--use-default-chat-template", o.use_default_chat_template,
+                "ChatML for a model that has no chat template");
   verb.add_option("--tool-parser", o.tool_parser,
                   "Format of tool calls; default: found from the chat template");
   verb.add_option("--kv-block-size", o.block_tokens,
@@ -148,6 +151,60 @@ Result<OpenOptions> resolve(const OpenFlags& flags) {
   return options;
 }
 
+namespace {
+
+constexpr std::array kHlgFlags{"--hlg",     "--hlg-width",        "--hlg-shoulder",
+                               "--hlg-toe", "--hlg-pivot-offset", "--hlg-pivot",
+                               "--hlg-gain"};
+
+// SAMP-13's curve; a request's fields go over these one by one.
+void add_hlg_flags(CLI::App& verb, SamplingFlags& flags) {
+  HlgCurve& h = flags.hlg;
+  verb.add_flag("--hlg", flags.has_hlg,
+                "A log-shoulder and log-toe curve instead of temperature and filters");
+  verb.add_option("--hlg-width", h.width, "Half of its straight middle, in nats")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb.add_option("--hlg-shoulder", h.shoulder, "Scale of the shoulder; 0: none")
+      ->capture_default_str();
+  verb.add_option("--hlg-toe", h.toe, "Scale of the toe; 0: none")->capture_default_str();
+  verb.add_option("--hlg-pivot-offset", h.pivot_offset, "Its centre's distance below the pivot")
+      ->capture_default_str();
+  verb.add_option("--hlg-pivot", flags.hlg_pivot, "top, entropy or median")
+      ->check(CLI::IsMember({"top", "entropy", "median"}))
+      ->capture_default_str();
+  verb.add_option("--hlg-gain", h.gain, "Slope of its middle; 0: 1 / temperature")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+HlgPivot pivot_of(const std::string& name) {
+  return name == "entropy"  ? HlgPivot::entropy
+         : name == "median" ? HlgPivot::median
+                            : HlgPivot::top;
+}
+
+// The flags that were given as the request's field.
+json::Object hlg_fields(const SamplingFlags& flags) {
+  json::Object out;
+  const HlgCurve& h = flags.hlg;
+  const std::array<json::Value, kHlgFlags.size()> values{flags.has_hlg,
+                                                         static_cast<double>(h.width),
+                                                         static_cast<double>(h.shoulder),
+                                                         static_cast<double>(h.toe),
+                                                         static_cast<double>(h.pivot_offset),
+                                                         flags.hlg_pivot,
+                                                         static_cast<double>(h.gain)};
+  constexpr std::array<const char*, kHlgFlags.size()> kFields{
+      "enabled", "width", "shoulder", "toe", "pivot_offset", "pivot", "gain"};
+  for (std::size_t i = 0; i < kHlgFlags.size(); ++i) {
+    if (flags.verb->count(kHlgFlags[i]) > 0) out[kFields[i]] = values[i];
+  }
+  return out;
+}
+
+}  // namespace
+
 void add_sampling_flags(CLI::App& verb, SamplingFlags& flags) {
   flags.verb = &verb;
   SamplingOptions& s = flags.over;
@@ -170,6 +227,7 @@ void add_sampling_flags(CLI::App& verb, SamplingFlags& flags) {
                   "Subtracted for each time a token was emitted");
   verb.add_option("--seed", flags.seed, "Any 64-bit integer; default: a new one each time");
   verb.add_flag("--ignore-eos", s.ignore_eos, "Never end before the token limit");
+  add_hlg_flags(verb, flags);
 }
 
 SamplingOptions resolve(const SamplingFlags& flags, const SamplingOptions& defaults) {
@@ -188,6 +246,11 @@ SamplingOptions resolve(const SamplingFlags& flags, const SamplingOptions& defau
   take("--frequency-penalty", &SamplingOptions::frequency_penalty);
   take("--ignore-eos", &SamplingOptions::ignore_eos);
   if (flags.verb->count("--seed") > 0) s.seed = flags.seed;
+  if (flags.has_hlg) {
+    s.hlg = flags.hlg;
+    s.hlg->pivot = pivot_of(flags.hlg_pivot);
+    s.curve.clear();
+  }
   return s;
 }
 
@@ -208,6 +271,7 @@ json::Object as_request_fields(const SamplingFlags& flags) {
   give("--frequency-penalty", "frequency_penalty", static_cast<double>(s.frequency_penalty));
   give("--ignore-eos", "ignore_eos", s.ignore_eos);
   give("--seed", "seed", flags.seed);
+  if (json::Object hlg = hlg_fields(flags); !hlg.empty()) out["hlg"] = std::move(hlg);
   return out;
 }
 

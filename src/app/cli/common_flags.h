@@ -30,6 +30,9 @@ struct SamplingFlags {
   CLI::App* verb = nullptr;
   SamplingOptions over;
   std::uint64_t seed = 0;
+  bool has_hlg = false;
+  HlgCurve hlg;
+  std::string hlg_pivot = "top";
 };
 
 void add_sampling_flags(CLI::App& verb, SamplingFlags& flags);

@@ -93,6 +93,7 @@ Result<TextModel> TextModel::load(const formats::ModelFiles& files, const TextOp
   KVASIR_TRY(text::Tokenizer tokenizer, load_tokenizer(files));
   KVASIR_TRY(Sources sources, read_sources(files));
   sources.templates.override_text = options.chat_template;
+  sources.templates.uses_default = options.use_default_chat_template;
   TextModel model(std::move(tokenizer));
   KVASIR_TRY(model.eos_ids_, text::eos_ids({.config = &files.config(),
                                             .generation_config = &files.generation_config(),

@@ -25,8 +25,9 @@ struct RenderedPrompt {
 };
 
 struct TextOptions {
-  std::string chat_template;  // --chat-template: its text; empty: the model's own
-  std::string tool_parser;    // --tool-parser; empty: found from the template (TXT-40)
+  std::string chat_template;               // --chat-template: its text; empty: the model's own
+  std::string tool_parser;                 // --tool-parser; empty: found from the template (TXT-40)
+  bool use_default_chat_template = false;  // where the model has none
 };
 
 class TextModel {

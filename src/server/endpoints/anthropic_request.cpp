@@ -127,8 +127,8 @@ void read_anthropic_prompt(BodyReader& in,
                            GenerateRequest& out,
                            std::vector<std::string>& warnings) {
   out.messages = read_anthropic_messages(in, state.signer);
-  read_anthropic_tools(in, out, warnings);
   read_template_variables(in, state, out);
+  read_anthropic_tools(in, out, warnings);
   read_thinking(in, out);
   read_prefill(in, out);
   read_output_config(in, out, warnings);

@@ -176,6 +176,54 @@ TEST(ChatCompletions, ToolChoiceNoneShowsNoTools_TXT_44) {
   EXPECT_EQ(with(R"({"type":"function","function":{"name":"g"}})").size(), 1u);
 }
 
+// A chat of one user with two tools and these fields.
+PlanOrError plan_with_tools(TinyState& tiny, std::string_view fields) {
+  std::string body = R"({"messages":[{"role":"user","content":"hi"}],"tools":[
+      {"type":"function","function":{"name":"f","strict":true}},
+      {"type":"function","function":{"name":"g"}}],)";
+  return plan_chat_completion(tiny.state, parsed(body + std::string(fields) + "}"));
+}
+
+TEST(ChatCompletions, AChoiceThatNobodyEnforcesIsAskedForAndSaysSo_SAMP_52_55) {
+  TinyState tiny;
+  const auto required = plan_with_tools(tiny, R"("tool_choice":"required")");
+  const auto named =
+      plan_with_tools(tiny, R"("tool_choice":{"type":"function","function":{"name":"g"}})");
+
+  const Plan& one = std::get<Plan>(required);
+  EXPECT_THAT(
+      one.warnings,
+      testing::ElementsAre("grammar not enforced: tool_choice required was added as an instruction",
+                           "grammar not enforced: arguments of strict tools are not constrained"));
+  EXPECT_EQ(one.requests[0].messages[0].string_or("content", ""),
+            "Answer with a call of one of the tools.");
+  EXPECT_EQ(one.requests[0].template_variables.find("tool_choice")->as_string()[0], "required");
+  const Plan& other = std::get<Plan>(named);
+  EXPECT_EQ(other.warnings.size(), 1u);
+  EXPECT_EQ(other.requests[0].messages[0].string_or("content", ""),
+            "Answer with a call of the tool g.");
+  EXPECT_TRUE(std::get<Plan>(plan_with_tools(tiny, R"("tool_choice":"none")")).warnings.empty());
+}
+
+TEST(ChatCompletions, FormsThatNeedAGrammarAreRefused_SAMP_55_57) {
+  TinyState tiny;
+  const auto refusal = [&](std::string_view field, std::string_view value) {
+    return refusal_of(plan_chat_completion, tiny.state,
+                      R"({"messages":[{"role":"user","content":"hi"}],")" + std::string(field) +
+                          "\":" + std::string(value) + "}");
+  };
+  for (const char* field : {"guided_json", "guided_regex", "guided_choice", "guided_grammar",
+                            "structured_outputs", "grammar", "json_schema"}) {
+    const ApiError error = refusal(field, R"({"a":"b"})");
+    EXPECT_EQ(error.message, "grammars are disabled") << field;
+    EXPECT_EQ(error.param, field);
+  }
+  const ApiError strict = refusal("response_format", R"({"type":"json_schema","json_schema":{
+      "name":"n","strict":true,"schema":{"type":"object"}}})");
+  EXPECT_EQ(strict.code, "unsupported_schema");
+  EXPECT_EQ(strict.status, 400);
+}
+
 TEST(ChatCompletions, ASchemaThatNobodyEnforcesSaysSo_SAMP_55) {
   TinyState tiny;
   PlanOrError plan = plan_chat_completion(

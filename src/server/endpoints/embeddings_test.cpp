@@ -208,6 +208,19 @@ TEST_F(EmbeddingsTest, AnEmbeddingModelGeneratesNothing) {
   EXPECT_THAT(reply.body, HasSubstr("this model produces embeddings, not text"));
 }
 
+TEST_F(EmbeddingsTest, ClientsAreToldWhatTheModelDoes) {
+  const auto body_of = [&](const std::string& request) {
+    return parsed(TestClient(server_->port()).ask(request).body);
+  };
+  const json::Value model = body_of(server::testing::get("/v1/models/tiny"));
+  EXPECT_TRUE(model.bool_or("embeddings", false));
+  EXPECT_FALSE(model.bool_or("chat", true));
+  const json::Value shown = body_of(post("/api/show", R"({"model":"tiny"})"));
+  EXPECT_EQ(json::write(*shown.find("capabilities")), R"(["embedding"])");
+  serve(tiny_engine());
+  EXPECT_TRUE(body_of(server::testing::get("/v1/models/tiny")).bool_or("chat", false));
+}
+
 TEST_F(EmbeddingsTest, AGeneratorIsRefused_SRV14) {
   serve(tiny_engine());
   EXPECT_EQ(refusal(R"({"input":"x"})"), "model: this model does not produce embeddings");

@@ -3,10 +3,36 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "server/http/ascii.h"
 
 namespace kvasir::server {
 
+namespace {
+
+// What is no text of this server's APIs (SRV-3). `curl -d` names a form and sends JSON.
+std::optional<ApiError> refuse_media(const HttpRequest& request) {
+  ApiError error;
+  error.status = 415;
+  error.code = "unsupported_media_type";
+  const std::string* encoding = request.header("content-encoding");
+  if (encoding && *encoding != "identity") {
+    error.message = "bodies with Content-Encoding " + *encoding + " are not taken";
+    return error;
+  }
+  const std::string* given = request.header("content-type");
+  const std::string type = given ? to_lower(*given) : std::string();
+  for (const char* other : {"multipart/", "image/", "audio/", "video/"}) {
+    if (!type.starts_with(other)) continue;
+    error.message = "the body must be JSON, not " + *given;
+    return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::variant<json::Value, ApiError> parse_body(const HttpRequest& request) {
+  if (auto refusal = refuse_media(request)) return *std::move(refusal);
   if (!is_valid_utf8(request.body))
     return bad_request("Invalid JSON in request body: the text is not UTF-8");
   auto body = json::parse(request.body);

@@ -25,7 +25,7 @@ using AsyncFn = void (*)(ServerState& state, const std::shared_ptr<Exchange>& ex
 using PlanOrError = std::variant<Plan, ApiError>;
 using PlanFn = PlanOrError (*)(ServerState& state, const json::Value& body);
 
-// The request's body as a JSON object: SRV-1 and SRV-2's texts.
+// The request's body as a JSON object: SRV-1 and SRV-2's texts; 415 for what cannot be one.
 std::variant<json::Value, ApiError> parse_body(const HttpRequest& request);
 HttpReply json_reply(const json::Value& value, int status = 200);
 
@@ -84,10 +84,10 @@ HttpReply admin_cancel_download(ServerState& state,
                                 std::string_view id);
 
 // admin.cpp
-// Replies when no row runs any more.
+// These two reply when no row runs any more.
 void admin_drain(ServerState& state, const std::shared_ptr<Exchange>& exchange);
+void admin_flush_cache(ServerState& state, const std::shared_ptr<Exchange>& exchange);
 HttpReply admin_resume(ServerState& state, const HttpRequest& request, std::string_view);
-HttpReply admin_flush_cache(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply admin_shutdown(ServerState& state, const HttpRequest& request, std::string_view);
 
 }  // namespace kvasir::server

@@ -26,6 +26,12 @@ json::Object cache_json(const cache::PrefixCacheStats& cache) {
           {"hit_tokens", cache.hit_tokens}};
 }
 
+json::Array names_json(const std::vector<std::string>& names) {
+  json::Array out;
+  for (const std::string& name : names) out.push_back(name);
+  return out;
+}
+
 double per_second(std::uint64_t n, double seconds) {
   return seconds > 0 ? static_cast<double>(n) / seconds : 0.0;
 }
@@ -69,8 +75,9 @@ HttpReply stats(ServerState& state, const HttpRequest&, std::string_view) {
        json::Object{{"entries", static_cast<std::uint64_t>(responses.entries)},
                     {"bytes", static_cast<std::uint64_t>(responses.bytes)},
                     {"max_bytes", static_cast<std::uint64_t>(ResponseStore::kMaxBytes)}}},
-      {"kv_quant",
-       json::Object{{"mode", model.kv_quant}, {"layers", json::Array{}}, {"key", model.kv_type}}},
+      {"kv_quant", json::Object{{"mode", model.kv_quant},
+                                {"layers", names_json(model.kv_layers)},
+                                {"key", model.kv_type}}},
       {"kv", json::Object{{"total_bytes", static_cast<std::uint64_t>(now.kv_total_bytes)},
                           {"used_bytes", static_cast<std::uint64_t>(now.kv_used_bytes)},
                           {"row_blocks", static_cast<std::uint64_t>(now.kv_row_blocks)},

@@ -62,6 +62,17 @@ TEST(Introspection, StatsSayWhatAdmissionGoesBy_SRV_61) {
   EXPECT_LE(integer(admission, "memory_budget_bytes"), 64 << 20);
 }
 
+TEST(Introspection, StatsNameHowEachLayerIsKept_SRV_61) {
+  TinyState tiny;
+
+  const json::Value kv_quant = *body_of(stats(tiny.state, {}, "")).find("kv_quant");
+
+  EXPECT_EQ(kv_quant.string_or("mode", ""), "off");
+  const json::Array& layers = *kv_quant.find("layers")->as_array();
+  ASSERT_FALSE(layers.empty());
+  for (const json::Value& layer : layers) EXPECT_EQ(*layer.as_string(), "bf16");
+}
+
 TEST(Introspection, PeopleReadTheInstructionSetAndFingerprintsTheNumerics) {
   TinyState tiny;
 
@@ -81,10 +92,10 @@ TEST(Introspection, MetricsHaveEveryNameOfSrv60) {
 
   const std::string text = metrics(tiny.state, {}, "").body;
 
-  for (const char* name :
-       {"requests_total", "tokens_total", "rows", "queue_wait_seconds", "first_token_seconds",
-        "token_seconds", "step_seconds", "kv_blocks", "cache_hits_total", "cache_bytes",
-        "step_bytes_total", "build_info", "deferrals_total", "step_tokens_total", "held"})
+  for (const char* name : {"requests_total", "tokens_total", "rows", "queue_wait_seconds",
+                           "first_token_seconds", "token_seconds", "step_seconds", "kv_blocks",
+                           "cache_hits_total", "cache_bytes", "step_bytes_total", "build_info",
+                           "deferrals_total", "step_tokens_total", "held", "spill_drops_total"})
     EXPECT_THAT(text, HasSubstr("# TYPE kvasir_" + std::string(name) + " ")) << name;
 }
 

@@ -121,7 +121,7 @@ TEST(Messages, ClientToolsAreFunctionsAndServerToolsAreDropped) {
       json::write(made.requests[0].tools),
       R"([{"type":"function","function":{"name":"add","description":"adds","parameters":{"type":"object"}}}])");
   EXPECT_FALSE(made.requests[0].parallel_tool_calls);
-  EXPECT_THAT(made.warnings, ElementsAre(HasSubstr("tool_choice not enforced")));
+  EXPECT_THAT(made.warnings, ElementsAre(HasSubstr("grammar not enforced: tool_choice required")));
 }
 
 TEST(Messages, RefusalsNameTheField) {

@@ -78,6 +78,8 @@ void append_engine(Exposition& out, const engine::EngineSnapshot& now, double ba
   out.sample("tier=\"ram\"", static_cast<double>(now.cache.misses));
   out.family("cache_bytes", "gauge", "Bytes of cached prefixes.");
   out.sample("tier=\"ram\"", static_cast<double>(now.cache.bytes));
+  out.family("spill_drops_total", "counter", "Prefixes that no slower tier took in time.");
+  out.sample("", 0);  // there is no slower tier
 }
 
 }  // namespace

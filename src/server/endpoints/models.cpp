@@ -19,6 +19,8 @@ json::Object served_model(const ServerState& state, const std::string& id) {
           {"reasoning", model.output.reasoning != text::ReasoningFormat::none},
           {"vision", false},
           {"tools", model.output.tools != text::ToolFormat::none},
+          {"chat", model.embedding_width == 0 && model.has_chat_template()},
+          {"embeddings", model.embedding_width > 0},
           {"backend", model.backend},
           {"weight_bytes", model.weight_bytes}};
 }

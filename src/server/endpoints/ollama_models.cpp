@@ -65,6 +65,7 @@ json::Object details_of(const ModelSummary& model, const hub::ModelEntry& entry)
 }
 
 json::Array capabilities_of(const ModelSummary& model) {
+  if (model.embedding_width > 0) return {"embedding"};
   json::Array out{"completion"};
   if (model.output.tools != text::ToolFormat::none) out.push_back("tools");
   if (model.output.reasoning != text::ReasoningFormat::none) out.push_back("thinking");

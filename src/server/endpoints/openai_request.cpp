@@ -1,5 +1,6 @@
 #include "server/endpoints/openai_request.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace kvasir::server {
@@ -16,20 +17,33 @@ const json::Value* function_of(const json::Value& tool) {
   return function && function->is_object() ? function : nullptr;
 }
 
+// What a grammar would have enforced (SAMP-55).
+void warn_unenforced(std::vector<std::string>& warnings, std::string_view reason) {
+  warnings.push_back("grammar not enforced: " + std::string(reason));
+}
+
+bool has_strict_tool(const json::Array& tools) {
+  return std::any_of(tools.begin(), tools.end(), [](const json::Value& tool) {
+    return function_of(tool)->bool_or("strict", false);
+  });
+}
+
 void instruct_json(BodyReader& in,
                    const json::Value* schema,
                    bool is_strict,
                    GenerateRequest& out,
                    std::vector<std::string>& warnings) {
   if (is_strict) {
-    in.fail("response_format with strict true needs a grammar, which this server does not have",
-            "response_format");
-    return;
+    ApiError error = bad_request(
+        "response_format with strict true needs a grammar, which this server does not have",
+        "response_format");
+    error.code = "unsupported_schema";
+    return in.fail(std::move(error));
   }
   std::string text = "Answer with one valid JSON value and nothing else.";
   if (schema) text += " It must follow this JSON schema:\n" + json::write(*schema);
   add_instruction(out.messages, text);
-  warnings.push_back("grammar not enforced: the schema was added as an instruction");
+  warn_unenforced(warnings, "the schema was added as an instruction");
 }
 
 }  // namespace
@@ -150,6 +164,39 @@ void BodyReader::fail(ApiError error) {
   if (!error_) error_ = std::move(error);
 }
 
+namespace {
+
+// tool_choice. A call that only a grammar could force is asked for in words.
+void choose_tools(BodyReader& in, GenerateRequest& out, std::vector<std::string>& warnings) {
+  const json::Value* choice = in.find("tool_choice");
+  if (!choice) return;
+  out.template_variables["tool_choice"] = *choice;  // TXT-28: some templates say it themselves
+  const std::string* word = choice->as_string();
+  if (word && *word == "auto") return;
+  if (word && *word == "none") return out.tools.clear();
+  if (word && *word == "required") {
+    if (out.tools.empty()) return in.fail("tool_choice required needs tools", "tool_choice");
+    add_instruction(out.messages, "Answer with a call of one of the tools.");
+    return warn_unenforced(warnings, "tool_choice required was added as an instruction");
+  }
+  const json::Value* function = function_of(*choice);
+  if (!function)
+    return in.fail("tool_choice must be none, auto, required or an object with a function",
+                   "tool_choice");
+  const std::string wanted = function->string_or("name", "");
+  json::Array only;
+  for (const json::Value& tool : out.tools) {
+    if (function_of(tool)->string_or("name", "") == wanted) only.push_back(tool);
+  }
+  if (only.empty())
+    return in.fail("tool_choice names '" + wanted + "', which is not among tools", "tool_choice");
+  out.tools = std::move(only);
+  add_instruction(out.messages, "Answer with a call of the tool " + wanted + ".");
+  warn_unenforced(warnings, "tool_choice was added as an instruction");
+}
+
+}  // namespace
+
 void read_tools(BodyReader& in, GenerateRequest& out, std::vector<std::string>& warnings) {
   out.parallel_tool_calls = in.boolean("parallel_tool_calls", true);
   const json::Array* tools = in.array("tools");
@@ -165,35 +212,15 @@ void read_tools(BodyReader& in, GenerateRequest& out, std::vector<std::string>& 
       return in.fail(at + ".function.parameters must be an object", "tools");
   }
   if (tools) out.tools = *tools;
-  const json::Value* choice = in.find("tool_choice");
-  if (!choice) return;
-  const std::string* word = choice->as_string();
-  if (word && *word == "auto") return;
-  if (word && *word == "none") return out.tools.clear();
-  if (word && *word == "required") {
-    if (out.tools.empty()) return in.fail("tool_choice required needs tools", "tool_choice");
-    warnings.push_back("tool_choice not enforced: required calls need a grammar");
-    return;
-  }
-  const json::Value* function = function_of(*choice);
-  if (!function)
-    return in.fail("tool_choice must be none, auto, required or an object with a function",
-                   "tool_choice");
-  const std::string wanted = function->string_or("name", "");
-  json::Array only;
-  for (const json::Value& tool : out.tools) {
-    if (function_of(tool)->string_or("name", "") == wanted) only.push_back(tool);
-  }
-  if (only.empty())
-    return in.fail("tool_choice names '" + wanted + "', which is not among tools", "tool_choice");
-  out.tools = std::move(only);
-  warnings.push_back("tool_choice not enforced: a named call needs a grammar");
+  choose_tools(in, out, warnings);
+  if (in.ok() && has_strict_tool(out.tools))
+    warn_unenforced(warnings, "arguments of strict tools are not constrained");
 }
 
 void refuse_grammars(BodyReader& in) {
   for (const char* form : {"guided_json", "guided_regex", "guided_choice", "guided_grammar",
                            "structured_outputs", "grammar", "json_schema"}) {
-    if (in.find(form)) return in.fail(std::string(form) + ": grammars are disabled", form);
+    if (in.find(form)) return in.fail("grammars are disabled", form);  // SAMP-57
   }
 }
 
@@ -204,6 +231,7 @@ void read_output_form(BodyReader& in, GenerateRequest& out, std::vector<std::str
   const json::Value whole = *format;
   const std::string type = whole.string_or("type", "");
   if (type == "text") return;
+  out.template_variables["response_format"] = whole;  // TXT-28
   if (type == "json_object") return instruct_json(in, nullptr, false, out, warnings);
   if (type != "json_schema")
     return in.fail("response_format.type must be text, json_object or json_schema",

@@ -45,15 +45,16 @@ RequestSampling read_sampling(BodyReader& in,
                               const Engine& engine,
                               Surface surface,
                               GenerateRequest& out);
-// tools, tool_choice, parallel_tool_calls (TXT-44). A choice that only a grammar could enforce adds
-// a warning.
+// tools, tool_choice, parallel_tool_calls (TXT-44), after the messages are read. A choice that only
+// a grammar could enforce becomes an instruction with a warning; so does strict, without one.
 void read_tools(BodyReader& in, GenerateRequest& out, std::vector<std::string>& warnings);
 // The forms of SAMP-50 that only a grammar could serve (SAMP-57).
 void refuse_grammars(BodyReader& in);
 // That, and response_format: no grammar enforces it here, so it becomes an instruction with a
 // warning, or 400 when strict (SAMP-55).
 void read_output_form(BodyReader& in, GenerateRequest& out, std::vector<std::string>& warnings);
-// chat_template_kwargs and reasoning_effort over the server's own (TXT-28, 52).
+// chat_template_kwargs and reasoning_effort over the server's own (TXT-28, 52); before the others
+// add theirs.
 void read_template_variables(BodyReader& in, const ServerState& state, GenerateRequest& out);
 // Past reasoning under both of its names (TXT-53).
 void add_instruction(json::Array& messages, const std::string& text);

@@ -36,7 +36,7 @@ async function main() {
   const last = readSlot('local', kLastSlot);
   if (last) await chat.open(last);
   chat.addEventListener('conversation', () => writeSlot('local', kLastSlot, chat.conversation.id));
-  await meetServer(chat, settings, server);
+  await meetServer(chat, composer, server);
 }
 
 function wirePanels(chat, settings, composer) {
@@ -144,7 +144,13 @@ function notice(text) {
   byId('notice').replaceChildren(...(text ? [h('p', { text }), close] : []));
 }
 
-async function meetServer(chat, settings, server) {
+/** Why a model cannot answer here, if it cannot. */
+function whyNoChat(model) {
+  if (model.embeddings) return 'This model turns texts into vectors and does not chat: POST /v1/embeddings answers.';
+  return model.chat === false ? 'This model has no chat template and does not chat: POST /v1/completions answers.' : '';
+}
+
+async function meetServer(chat, composer, server) {
   await api.untilReady((text) => notice(text));
   notice('');
   try {
@@ -154,6 +160,11 @@ async function meetServer(chat, settings, server) {
     byId('model-name').textContent = model.id.split('/').pop();
     server.setModel(model, props);
     server.sampler.setDefaults(props);
+    const why = whyNoChat(model);
+    if (why) {
+      composer.close('No chat with this model');
+      notice(why);
+    }
     chat.emit('model');
   } catch (error) {
     notice(error.message);

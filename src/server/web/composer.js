@@ -23,6 +23,14 @@ export class Composer {
     this.onInput();
   }
 
+  /** For a model that does not chat. */
+  close(why) {
+    this.area.disabled = true;
+    this.area.placeholder = why;
+    this.area.value = '';
+    this.onInput();
+  }
+
   set(text) {
     this.area.value = text;
     this.onInput();

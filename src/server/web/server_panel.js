@@ -55,7 +55,7 @@ export class ServerPanel {
 
   draw(stats) {
     this.drawFacts(stats.server || {});
-    const rows = [...memoryBars(stats.admission), ...cacheBars('Prompt cache, memory', stats.prompt_cache),
+    const rows = [...memoryBars(stats.kv, stats.admission), ...cacheBars('Prompt cache, memory', stats.prompt_cache),
                   ...cacheBars('Prompt cache, disk', stats.ssd_cache), ...batchBars(stats.batch)];
     while (this.bars.childElementCount > rows.length) this.bars.lastChild.remove();
     rows.forEach((row, i) => drawBar(this.bars, i, row));
@@ -64,11 +64,11 @@ export class ServerPanel {
 
 const isCount = (n) => typeof n === 'number' && n >= 0;
 
-/** What conversations hold of the memory that the server plans for them. */
-function memoryBars(admission) {
-  if (!admission || !isCount(admission.memory_budget_bytes) || !isCount(admission.usable_bytes)) return [];
-  const { memory_budget_bytes: total, weights_bytes: weights, usable_bytes: free, max_safe_context: longest } = admission;
-  const used = Math.max(0, total - free);
+/** What conversations and cached prompts hold of the memory that is theirs. */
+function memoryBars(kv, admission) {
+  if (!kv || !isCount(kv.used_bytes) || !isCount(kv.total_bytes)) return [];
+  const { used_bytes: used, total_bytes: total } = kv;
+  const { weights_bytes: weights, max_safe_context: longest } = admission || {};
   const detail = [isCount(weights) ? `${formatBytes(weights)} of weights beside it` : '',
                   isCount(longest) ? `longest safe context ${formatCount(longest)}` : ''];
   return [{ name: 'Memory for conversations', used, total, text: `${formatBytes(used)} of ${formatBytes(total)}`, detail }];

@@ -82,6 +82,8 @@ Result<ChosenTemplate> choose_template(const TemplateSources& sources, std::stri
     if (!text->empty()) return ChosenTemplate{"tokenizer_config.json", *text};
   }
   if (!sources.gguf.empty()) return ChosenTemplate{"tokenizer.chat_template", sources.gguf};
+  if (sources.uses_default)
+    return ChosenTemplate{"--use-default-chat-template", std::string(kDefaultChatTemplate)};
   return not_found("this model has no chat template; use /v1/completions");
 }
 

@@ -127,6 +127,8 @@ TEST(ChooseTemplate, FollowsTheOrderOfSourcesTXT20) {
   TemplateSources sources;
   EXPECT_EQ(choose_template(sources).error().what,
             "this model has no chat template; use /v1/completions");
+  sources.uses_default = true;
+  EXPECT_EQ(choose_template(sources)->text, kDefaultChatTemplate);
   sources.gguf = "g";
   EXPECT_EQ(choose_template(sources)->text, "g");
   sources.tokenizer_config = *json::parse(R"({"chat_template": "c"})");
@@ -135,6 +137,18 @@ TEST(ChooseTemplate, FollowsTheOrderOfSourcesTXT20) {
   EXPECT_EQ(choose_template(sources)->name, "chat_template.jinja");
   sources.override_text = "o";
   EXPECT_EQ(choose_template(sources)->text, "o");
+}
+
+TEST(ChooseTemplate, TheDefaultIsChatMl_TXT20) {
+  const auto chat_ml = ChatTemplate::compile(std::string(kDefaultChatTemplate), "default");
+  ASSERT_TRUE(chat_ml) << chat_ml.error().what;
+  const auto variables = json::parse(
+      R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
+          "add_generation_prompt": true})");
+
+  EXPECT_EQ(chat_ml->render(*variables->as_object())->text,
+            "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nu<|im_end|>\n"
+            "<|im_start|>assistant\n");
 }
 
 TEST(ChooseTemplate, PicksFromAListByNameWithDefaultAsFallback) {

@@ -1,4 +1,5 @@
-// A connection's transport in memory: gives out bytes in steps, swallows replies. For fuzz targets.
+// A connection's transport in memory: gives out bytes in steps, swallows replies. Its peer may
+// leave once it has sent them all. For fuzz targets.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,8 @@ namespace kvasir::server {
 
 class MemoryTransport final : public Transport {
  public:
-  MemoryTransport(std::string bytes, std::size_t step) : bytes_(std::move(bytes)), step_(step) {}
+  MemoryTransport(std::string bytes, std::size_t step, bool leaves = false)
+      : bytes_(std::move(bytes)), step_(step), leaves_(leaves) {}
 
   Task<bool> handshake() override { co_return true; }
   Task<std::size_t> read_some(asio::mutable_buffer into) override {
@@ -25,11 +27,12 @@ class MemoryTransport final : public Transport {
   Task<void> linger() override { co_return; }
   void cancel() override {}
   void close() override { bytes_.clear(); }
-  bool is_peer_gone() const override { return false; }
+  bool is_peer_gone() const override { return leaves_ && bytes_.empty(); }
 
  private:
   std::string bytes_;
   std::size_t step_;
+  bool leaves_;
 };
 
 }  // namespace kvasir::server
