@@ -80,7 +80,7 @@ Result<server::ServeOptions> resolve_serve(const Flags& flags) {
 
 // This machine's rates, measured at the first start and kept in the registry (FIT-16).
 fit::MachineSpeed machine_of(const OpenOptions& options, hub::Library* library) {
-  if (options.backend != Backend::automatic && options.backend != Backend::cpu) return {};
+  if (chosen_backend(options.backend) != Backend::cpu) return {};
   const int n_threads = options.n_threads > 0 ? options.n_threads : default_thread_count();
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host = {};

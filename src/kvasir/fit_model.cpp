@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/limits.h"
+#include "backend/cuda/cuda_device.h"
 #include "codec/weight_type.h"
 #include "fit/machine.h"
 #include "fit/memory.h"
@@ -55,6 +56,8 @@ class SizingDevice final : public ops::Device {
   const ops::OpTable& ops() const noexcept override { return inner_->ops(); }
   int n_threads() const noexcept override { return inner_->n_threads(); }
   bool is_exact() const noexcept override { return inner_->is_exact(); }
+  bool shares_host_memory() const noexcept override { return inner_->shares_host_memory(); }
+  Status synchronize() noexcept override { return inner_->synchronize(); }
   Result<Buffer> allocate(std::size_t size_bytes, ops::MemoryKind kind) override {
     return inner_->allocate(size_bytes, kind);
   }
@@ -63,6 +66,8 @@ class SizingDevice final : public ops::Device {
     std::size_t bytes = 0;
     if (name() == "cpu") {
       KVASIR_TRY(bytes, backend::cpu::packed_size_bytes(weight, options));
+    } else if (name() == "cuda") {
+      KVASIR_TRY(bytes, backend::cuda::packed_size_bytes(weight, options));
     } else {
       bytes = ref_bytes(weight, /*keeps_codes=*/!is_exact());
     }
@@ -78,6 +83,10 @@ class SizingDevice final : public ops::Device {
 
 bool is_ref(const OpenOptions& options) {
   return options.backend == Backend::ref || options.backend == Backend::ref_mirror;
+}
+
+bool is_cuda(const OpenOptions& options) {
+  return chosen_backend(options.backend) == Backend::cuda;
 }
 
 // What a product keeps beside its operands: the input as the kernels want it, and sums of its
@@ -120,6 +129,8 @@ std::uint64_t fixed_bytes(const model::Model& model,
   const std::uint64_t sampler = std::uint64_t{options.max_rows} * config.vocab * 4;
   const std::uint64_t n = std::max(model.max_positions(), 1u);
   const std::uint64_t rope = (model.rope_bytes() + n - 1) / n * max_positions;
+  if (is_cuda(options))  // of the GPU's memory
+    return head_bytes(config, options.max_rows) + rope + backend::cuda::kFixedBytes;
   return head_bytes(config, options.max_rows) + sampler + rope + text_bytes + bytes_at_start() +
          kServiceBytes;
 }
@@ -220,9 +231,13 @@ std::string name_of_model(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::uint64_t usable_bytes(std::uint64_t memory_budget_bytes) {
-  return memory_budget_bytes > 0 ? memory_budget_bytes
-                                 : fit::usable_host_bytes(fit::read_machine_memory());
+std::uint64_t usable_bytes(const OpenOptions& options) {
+  if (options.memory_budget_bytes > 0) return options.memory_budget_bytes;
+  if (!is_cuda(options)) return fit::usable_host_bytes(fit::read_machine_memory());
+  const auto memory = backend::cuda::cuda_memory();
+  if (!memory) return 0;
+  // FIT-1, and never what others hold.
+  return std::min(memory->total_bytes / 10 * 9, memory->free_bytes);
 }
 
 Result<fit::Facts> facts_of(const model::Model& model,
@@ -272,7 +287,7 @@ Result<SizedModel> size_model(const formats::ModelFiles& files,
   KVASIR_TRY(out.scheme, open_scheme(options, model->exact_f32(), out.list));
   const std::uint64_t served = options.context_length > 0 ? options.context_length : limit;
   KVASIR_TRY(out.facts, facts_of(*model, files, options, out.scheme, text_bytes, served));
-  out.usable_bytes = usable_bytes(options.memory_budget_bytes);
+  out.usable_bytes = usable_bytes(options);
   KVASIR_TRY(const kv::KvPlan plan, plan_of(out.list, out.scheme, options));
   out.facts.fixed_bytes += plan.books_bytes(fit::kv_budget(out.facts, out.usable_bytes));
   return out;

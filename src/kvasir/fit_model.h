@@ -21,7 +21,7 @@ class Model;
 namespace kvasir {
 
 // FIT-1: the flag's, or what this machine lets a process use of its memory.
-std::uint64_t usable_bytes(std::uint64_t memory_budget_bytes);
+std::uint64_t usable_bytes(const OpenOptions& options);
 
 // text_bytes: what the loaded tokenizer and template hold. max_positions: the context to serve, at
 // most the model's. Errors: forms_of's for the scheme.

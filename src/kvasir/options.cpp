@@ -1,6 +1,7 @@
 #include "kvasir/options.h"
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/cuda/cuda_device.h"
 #include "backend/ref/ref_device.h"
 #include "base/thread_pool.h"
 
@@ -9,16 +10,26 @@ namespace kvasir {
 Result<Backend> parse_backend(std::string_view name) {
   if (name == "auto") return Backend::automatic;
   if (name == "cpu") return Backend::cpu;
+  if (name == "cuda") return Backend::cuda;
   if (name == "ref") return Backend::ref;
   if (name == "ref:mirror") return Backend::ref_mirror;
-  return invalid("unknown backend '" + std::string(name) + "'; one of auto, cpu, ref, ref:mirror");
+  return invalid("unknown backend '" + std::string(name) +
+                 "'; one of auto, cpu, cuda, ref, ref:mirror");
+}
+
+Backend chosen_backend(Backend backend) {
+  if (backend != Backend::automatic) return backend;
+  return backend::cuda::cuda_is_available() ? Backend::cuda : Backend::cpu;
 }
 
 Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
                                                  int n_threads,
-                                                 const std::string& isa) {
+                                                 const std::string& isa,
+                                                 bool use_graphs) {
   using backend::cpu::Isa;
   if (backend == Backend::ref) return backend::ref::make_ref_device(backend::ref::RefMode::oracle);
+  if (chosen_backend(backend) == Backend::cuda)
+    return backend::cuda::make_cuda_device({.use_graphs = use_graphs});
   if (backend == Backend::ref_mirror)
     return backend::ref::make_ref_device(backend::ref::RefMode::mirror);
   Isa chosen = Isa::automatic;

@@ -19,9 +19,9 @@
 
 namespace kvasir {
 
-enum class Backend : std::uint8_t { automatic, cpu, ref, ref_mirror };
+enum class Backend : std::uint8_t { automatic, cpu, cuda, ref, ref_mirror };
 
-// "auto", "cpu", "ref", "ref:mirror".
+// "auto", "cpu", "cuda", "ref", "ref:mirror".
 Result<Backend> parse_backend(std::string_view name);
 
 struct OpenOptions {
@@ -55,9 +55,13 @@ struct OpenOptions {
   ProgressSink progress;
 };
 
-// The device of a backend; automatic means cpu.
+// What `automatic` stands for on this machine: cuda where a GPU is, else cpu.
+Backend chosen_backend(Backend backend);
+
+// The device of a backend. use_graphs: of cuda, the same bits without (EXE-48).
 Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
                                                  int n_threads,
-                                                 const std::string& isa);
+                                                 const std::string& isa,
+                                                 bool use_graphs = true);
 
 }  // namespace kvasir

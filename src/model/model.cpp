@@ -299,8 +299,8 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
   KVASIR_TRY(m->scratch, make_scratch(device, m->config, limits));
   if (!device.shares_host_memory()) {
     const std::size_t width = m->config.has_head ? m->config.vocab : m->config.hidden;
-    KVASIR_TRY(m->host_output, device.allocate(limits.max_wanted * width * sizeof(float),
-                                               ops::MemoryKind::host));
+    KVASIR_TRY(m->host_output,
+               device.allocate(limits.max_wanted * width * sizeof(float), ops::MemoryKind::host));
   }
   m->scratch.kv_type = m->exact_f32 || device.is_exact() ? DType::f32 : DType::bf16;
   return std::unique_ptr<Model>(new Model(std::move(m)));

@@ -1,6 +1,8 @@
 // OpTable: the whole interface of a backend: one function pointer an operation. Each op's header
 // says what it means and the shapes; backends are tested against backend/ref. All are called from
-// one thread, on views that are already valid.
+// one thread, on views that are already valid. Matrices, constants, KV planes, routing (experts,
+// weights) and selected positions are in the device's memory; token ids, positions, rows and block
+// tables in the host's.
 #pragma once
 
 #include "ops/attention.h"
@@ -8,6 +10,7 @@
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/embed.h"
+#include "ops/fused.h"
 #include "ops/gated_delta.h"
 #include "ops/head_linear.h"
 #include "ops/index_select.h"
@@ -47,6 +50,10 @@ struct OpTable {
   Op<HeadLinearArgs> head_linear = head_linear_composed;
   Op<MoeRouteArgs> moe_route = nullptr;
   Op<MoeExpertsArgs> moe_experts = moe_experts_composed;
+  Op<LinearGroupArgs> linear_group = linear_group_composed;
+  Op<GatedLinearArgs> gated_linear = gated_linear_composed;
+  Op<AddNormArgs> add_norm = add_norm_composed;
+  Op<QueryKeyArgs> query_key = query_key_composed;
 };
 
 }  // namespace kvasir::ops

@@ -42,6 +42,7 @@ WrappedDevice::WrappedDevice(Device& inner) : inner_(inner) {
             .head_linear = head_linear_composed,
             .moe_route = forward<&T::moe_route>,
             .moe_experts = moe_experts_composed};
+  if (!inner.shares_host_memory()) table_.moe_experts = forward<&T::moe_experts>;
 }
 
 }  // namespace kvasir::ops

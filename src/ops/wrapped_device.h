@@ -39,8 +39,9 @@ class WrappedDevice : public Device {
   Device& inner() noexcept { return inner_; }
 
  protected:
-  OpTable table_;  // forwards every op; moe_experts and head_linear are compositions, so that
-                   // wrapped ops are seen inside them
+  // Forwards every op; moe_experts and head_linear are compositions, so that wrapped ops are seen
+  // inside them; moe_experts only where the host can read the routing.
+  OpTable table_;
 
  private:
   std::unique_ptr<Device> owned_;  // null where another owns it

@@ -19,7 +19,7 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
           "Model: a folder with config.json and safetensors, a .gguf file, or (part of) the "
           "name of one that kvasir ls shows")
       ->required();
-  verb.add_option("--backend", flags.backend, "auto, cpu, ref or ref:mirror")
+  verb.add_option("--backend", flags.backend, "auto, cpu, cuda, ref or ref:mirror")
       ->capture_default_str();
   verb.add_option("--isa", o.isa, "cpu: auto, portable or avx512")->capture_default_str();
   verb.add_option("-t,--threads", o.n_threads, "Threads; 0: every core this process may use")

@@ -22,11 +22,18 @@ struct CudaMemory {
   std::uint64_t total_bytes = 0;
 };
 
+// Of the GPU's memory beside weights, KV and activations: the context, kernels, libraries'
+// workspaces, staged values, captured graphs.
+constexpr std::uint64_t kFixedBytes = 1ull << 30;
+
 // Whether this build has kernels and this machine a GPU that they run on.
 bool cuda_is_available() noexcept;
 
 Result<CudaMemory> cuda_memory(int ordinal = 0);
 
 Result<std::unique_ptr<ops::Device>> make_cuda_device(CudaOptions options);
+
+// Bytes that such a device's pack() takes for a weight, from its shape and type.
+Result<std::size_t> packed_size_bytes(const codec::WeightMatrix& weight, ops::PackOptions options);
 
 }  // namespace kvasir::backend::cuda

@@ -11,5 +11,8 @@ Error not_built() { return unsupported("this build has no CUDA backend (it needs
 bool cuda_is_available() noexcept { return false; }
 Result<CudaMemory> cuda_memory(int) { return not_built(); }
 Result<std::unique_ptr<ops::Device>> make_cuda_device(CudaOptions) { return not_built(); }
+Result<std::size_t> packed_size_bytes(const codec::WeightMatrix&, ops::PackOptions) {
+  return not_built();
+}
 
 }  // namespace kvasir::backend::cuda

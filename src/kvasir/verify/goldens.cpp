@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -16,6 +18,8 @@
 namespace kvasir::verify {
 namespace {
 
+// A tensor core aligns 16 products and drops what is below (docs/numerics.md, backend/cuda).
+constexpr double kCudaUnits = 4;
 constexpr double kCpuBound = 1e-3;  // cpu against ref:mirror
 
 struct Verdict {
@@ -51,9 +55,18 @@ Result<std::vector<Fault>> faults_of(const std::filesystem::path& folder) {
   return out;
 }
 
-Result<Verdict> check_ref(const std::filesystem::path& folder) {
-  const auto oracle = backend::ref::make_ref_device(backend::ref::RefMode::oracle);
-  KVASIR_TRY(const auto results, model::check_golden(folder, *oracle, {}));
+using MakeDevice = std::function<Result<std::unique_ptr<ops::Device>>()>;
+
+Result<std::unique_ptr<ops::Device>> make_oracle() {
+  return backend::ref::make_ref_device(backend::ref::RefMode::oracle);
+}
+
+// A device that computes in f32 throughout, against the reference's own logits and tokens.
+Result<Verdict> check_reference(const std::filesystem::path& folder, const MakeDevice& make) {
+  model::GoldenOptions options;
+  options.exact_f32 = true;
+  KVASIR_TRY(const auto device, make());
+  KVASIR_TRY(const auto results, model::check_golden(folder, *device, options));
   double worst = 0;
   bool greedy_equal = true;
   Verdict verdict{matches_reference(results, worst, greedy_equal), ""};
@@ -77,15 +90,15 @@ Result<Verdict> check_ref(const std::filesystem::path& folder) {
         scientific(stored);
   }
   KVASIR_TRY(const auto faults, faults_of(folder));
+  options.with_greedy = false;
   for (const Fault fault : faults) {
-    const auto device = plant(fault, backend::ref::make_ref_device(backend::ref::RefMode::oracle));
-    model::GoldenOptions options;
-    options.with_greedy = false;
-    KVASIR_TRY(const auto faulty, model::check_golden(folder, *device, options));
+    KVASIR_TRY(auto plain, make());
+    const auto planted = plant(fault, std::move(plain));
+    KVASIR_TRY(const auto faulty, model::check_golden(folder, *planted, options));
     double error = 0;
     bool ignored = true;
-    if (!device->took_place()) verdict.text += ", not applicable: " + std::string(name_of(fault));
-    if (!device->took_place() || !matches_reference(faulty, error, ignored)) continue;
+    if (!planted->took_place()) verdict.text += ", not applicable: " + std::string(name_of(fault));
+    if (!planted->took_place() || !matches_reference(faulty, error, ignored)) continue;
     verdict.passed = false;
     verdict.text += ", NOT NOTICED: " + std::string(name_of(fault));
   }
@@ -128,6 +141,28 @@ Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptio
   return verdict;
 }
 
+Result<std::unique_ptr<ops::Device>> make_cuda() { return make_device(Backend::cuda, 1, "auto"); }
+
+// In f32 against the reference itself; in bf16 every product against the mirror, within a bound: a
+// tensor core adds in an order of its own. Logits of bf16 runs are not compared: a last bit of a
+// product moves an activation to the next bf16.
+Result<Verdict> check_cuda(const std::filesystem::path& folder) {
+  KVASIR_TRY(Verdict verdict, check_reference(folder, make_cuda));
+  KVASIR_TRY(auto cuda, make_cuda());
+  ShadowDevice shadow(std::move(cuda), backend::ref::make_ref_device(backend::ref::RefMode::mirror),
+                      kCudaUnits);
+  KVASIR_TRY(const auto logits, prompt_logits(folder, shadow, DType::bf16));
+  verdict.passed = verdict.passed && shadow.n_differ() == 0 && shadow.n_outputs() > 0;
+  verdict.text += "; bf16: " + std::to_string(shadow.n_outputs()) + " linear outputs, " +
+                  std::to_string(shadow.n_differ()) + " beyond the bound to ref:mirror";
+  return verdict;
+}
+
+Result<Verdict> check(const std::filesystem::path& folder, const GoldenOptions& options) {
+  if (options.backend == Backend::ref) return check_reference(folder, make_oracle);
+  return options.backend == Backend::cuda ? check_cuda(folder) : check_cpu(folder, options);
+}
+
 bool is_wanted(const GoldenOptions& options, const std::string& name) {
   return options.only.empty() ||
          std::find(options.only.begin(), options.only.end(), name) != options.only.end();
@@ -164,8 +199,7 @@ Result<Summary> goldens(const GoldenOptions& options, const Line& line) {
   std::uint64_t n_unsupported = 0;
   for (const auto& folder : folders) {
     ++summary.n_checked;
-    const auto verdict =
-        options.backend == Backend::ref ? check_ref(folder) : check_cpu(folder, options);
+    const auto verdict = check(folder, options);
     const std::string name = folder.filename().string();
     if (!verdict) {
       ++summary.n_failed;

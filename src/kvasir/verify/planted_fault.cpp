@@ -32,7 +32,7 @@ class RopePosition final : public PlantedDevice {
 
  private:
   std::vector<std::uint32_t> shifted_;  // the same in all layers of a step
-  bool next_is_query_ = true;  // graphs rope the queries, then the keys
+  bool next_is_query_ = true;           // graphs rope the queries, then the keys
 };
 
 class SkippedNormWeight final : public PlantedDevice {
@@ -71,8 +71,7 @@ class Replacements {
   template <class Change>  // (row)
   ConstMatView add(ops::Device& device, ConstMatView x, Change&& change) {
     std::vector<float> values = to_host(device, x);
-    for (std::uint32_t r = 0; r < x.n_rows; ++r)
-      change(values.data() + std::size_t{r} * x.n_cols);
+    for (std::uint32_t r = 0; r < x.n_rows; ++r) change(values.data() + std::size_t{r} * x.n_cols);
     const Buffer& kept = buffers_.emplace_back(to_device(device, values));
     return mat_view(kept.f32(), x.n_rows, x.n_cols);
   }
@@ -156,10 +155,14 @@ class RowCount final : public PlantedDevice {
       ops::Device& inner_device = self.inner();
       inner_device.ops().linear(inner_device, args);
       if (args.x.n_rows < 2) return;
+      std::vector<float> first = to_host(inner_device, args.out.columns(0, 1));
       for (std::uint32_t r = 0; r < args.out.n_rows; ++r) {
-        float& first = args.out.row(r)[0];
-        first = std::nextafter(first, std::numeric_limits<float>::infinity());
+        first[r] = std::nextafter(first[r], std::numeric_limits<float>::infinity());
+        inner_device.copy(reinterpret_cast<std::byte*>(args.out.row(r)),
+                          reinterpret_cast<const std::byte*>(&first[r]), sizeof(float));
       }
+      const Status done = inner_device.synchronize();
+      KVASIR_CHECK(done.has_value()) << done.error().what;
     };
   }
 };

@@ -19,6 +19,7 @@ namespace kvasir::verify {
 struct RigOptions {
   OpenOptions open;
   int n_threads = 0;
+  bool use_graphs = true;
   std::uint32_t block_tokens = 64;
   bool with_cache = false;
   bool plant_row_count_fault = false;

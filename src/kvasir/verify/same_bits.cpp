@@ -36,21 +36,24 @@ class SameBits {
     if (is_threaded()) {
       for (const int n : {1, 2}) KVASIR_TRY_DO(threads(n));
     }
+    if (chosen_backend(options_.open.backend) == Backend::cuda) KVASIR_TRY_DO(without_graphs());
     KVASIR_TRY_DO(cache_states());
     return summarize();
   }
 
  private:
-  bool is_threaded() const {
-    return options_.open.backend == Backend::cpu || options_.open.backend == Backend::automatic;
-  }
+  bool is_threaded() const { return chosen_backend(options_.open.backend) == Backend::cpu; }
   int n_threads() const {
     return options_.open.n_threads > 0 ? options_.open.n_threads : default_thread_count();
   }
 
-  Result<std::unique_ptr<Rig>> open(int n, std::uint32_t block_tokens, bool with_cache) const {
+  Result<std::unique_ptr<Rig>> open(int n,
+                                    std::uint32_t block_tokens,
+                                    bool with_cache,
+                                    bool use_graphs = true) const {
     return Rig::open({.open = options_.open,
                       .n_threads = n,
+                      .use_graphs = use_graphs,
                       .block_tokens = block_tokens,
                       .with_cache = with_cache,
                       .plant_row_count_fault = options_.plant_row_count_fault});
@@ -205,6 +208,12 @@ class SameBits {
     KVASIR_TRY(const auto rig, open(n, 64, false));
     return rerun(std::to_string(n) + (n == 1 ? " thread" : " threads"), *rig,
                  rig->n_threads() == n);
+  }
+
+  // Every step launched kernel by kernel (EXE-48).
+  Status without_graphs() {
+    KVASIR_TRY(const auto rig, open(n_threads(), 64, false, /*use_graphs=*/false));
+    return rerun("without graphs", *rig, true);
   }
 
   // Cold, the same prompt again, and a next turn that continues after the answer.

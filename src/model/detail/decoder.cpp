@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace kvasir::model {
 
@@ -97,13 +98,7 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
   const MatView qkv = first_rows(scratch_.qkv, a.qkv_width());
   side_by_side(w.attention.qkv, normed_or_residual(w.attention_in), qkv);
   const MatView q = qkv.columns(0, a.q_width());
-  if (a.qk_norm != QkNorm::none) rms_norm(w.attention.q_norm, q, q);
-  rotate(a, q, batch.positions);
-  if (!a.donor) {
-    append_kv(a, w.attention, qkv.columns(a.k_column(), a.kv_width()),
-              qkv.columns(a.k_column() + a.kv_width(), a.kv_width()), batch, kv);
-  }
-
+  prepare_attention(a, w.attention, qkv, batch, kv);
   MatView attended = first_rows(scratch_.attended, a.q_width());
   ops_.attention(device_, {.q = q,
                            .kv = kv,
@@ -127,6 +122,7 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
 void Decoder::feed_forward_block(std::size_t layer) {
   const LayerSpec& spec = config_.layers[layer];
   const LayerWeights& w = weights_.layers[layer];
+  if (config_.parallel_blocks) settle();
   const ConstMatView in = config_.parallel_blocks ? first_rows(scratch_.normed, config_.hidden)
                                                   : normed_or_residual(w.mlp_in);
   if (spec.has_mlp()) {
@@ -144,6 +140,7 @@ void Decoder::feed_forward_block(std::size_t layer) {
 void Decoder::per_layer_block(std::size_t layer) {
   const LayerWeights& w = weights_.layers[layer];
   const std::uint32_t width = config_.per_layer_input;
+  if (w.per_layer || config_.layer_scalar) settle();
   if (w.per_layer) {
     const MatView gate = first_rows(scratch_.per_layer_gate, width);
     const auto first = static_cast<std::uint32_t>(layer) * width;
@@ -155,11 +152,15 @@ void Decoder::per_layer_block(std::size_t layer) {
     linear(w.per_layer->out, gate, branch_);
     add_branch(w.per_layer->norm);
   }
-  if (config_.layer_scalar) ops_.scale(device_, {.x = residual_, .alpha = w.scalar});
+  if (config_.layer_scalar) {
+    settle();
+    ops_.scale(device_, {.x = residual_, .alpha = w.scalar});
+  }
 }
 
 // Only the wanted rows pass the final norm and the head; an embedding model ends with the norm.
 LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
+  settle();
   const auto n_wanted = static_cast<std::uint32_t>(wanted.size());
   const std::uint32_t width = config_.has_head ? config_.vocab : config_.hidden;
   if (n_wanted == 0) return {.data = nullptr, .n_rows = 0, .vocab = width};
@@ -176,6 +177,40 @@ LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
   return {.data = logits.data, .n_rows = n_wanted, .vocab = config_.vocab};
 }
 
+// Queries and keys normed and rotated, this step's keys and values appended.
+void Decoder::prepare_attention(const AttentionSpec& a,
+                                const AttentionWeights& w,
+                                MatView qkv,
+                                const StepBatch& batch,
+                                const KvLayerView& kv) {
+  const MatView q = qkv.columns(0, a.q_width());
+  const bool has_norms = a.qk_norm != QkNorm::none;
+  if (a.donor || a.v_norm) {
+    if (has_norms) rms_norm(w.q_norm, q, q);
+    rotate(a, q, batch.positions);
+    if (a.donor) return;
+    return append_kv(a, w, qkv.columns(a.k_column(), a.kv_width()),
+                     qkv.columns(a.k_column() + a.kv_width(), a.kv_width()), batch, kv);
+  }
+  const RopeTable* const rope = a.rope ? &ropes_[*a.rope] : nullptr;
+  ops_.query_key(device_, {.q = q,
+                           .k = qkv.columns(a.k_column(), a.kv_width()),
+                           .v = qkv.columns(a.k_column() + a.kv_width(), a.kv_width()),
+                           .q_norm = has_norms ? w.q_norm.data() : nullptr,
+                           .k_norm = has_norms ? w.k_norm.data() : nullptr,
+                           .q_group = static_cast<std::uint32_t>(w.q_norm.size()),
+                           .k_group = static_cast<std::uint32_t>(w.k_norm.size()),
+                           .eps = config_.norm_eps,
+                           .head_dim = a.head_dim,
+                           .n_pairs = rope ? rope->n_pairs : 0,
+                           .interleaved = rope && rope->interleaved,
+                           .positions = batch.positions,
+                           .cos = rope ? rope->cos : nullptr,
+                           .sin = rope ? rope->sin : nullptr,
+                           .kv = kv});
+}
+
+// Where values are normed too, or are the keys.
 void Decoder::append_kv(const AttentionSpec& a,
                         const AttentionWeights& w,
                         MatView k,
@@ -216,12 +251,17 @@ void Decoder::mlp(const MlpSpec& spec, const MlpWeights& w, ConstMatView in, Mat
   const std::uint32_t n = spec.intermediate;
   const MatView gate_up = first_rows(scratch_.gate_up, spec.is_gated ? 2 * n : n);
   const MatView gate = gate_up.columns(0, n);
-  side_by_side(w.gate_up, in, gate_up);
-  ops_.act_mul(device_, {.gate = gate,
-                         .up = spec.is_gated ? ConstMatView(gate_up.columns(n, n))
-                                             : ConstMatView{w.ones.data(), n_tokens_, n, 0},
-                         .activation = spec.activation,
-                         .out = gate});
+  if (spec.is_gated) {
+    ops_.gated_linear(
+        device_,
+        {.x = in, .parts = parts_of(w.gate_up), .activation = spec.activation, .gate_up = gate_up});
+  } else {
+    side_by_side(w.gate_up, in, gate_up);
+    ops_.act_mul(device_, {.gate = gate,
+                           .up = ConstMatView{w.ones.data(), n_tokens_, n, 0},
+                           .activation = spec.activation,
+                           .out = gate});
+  }
   linear(w.down, gate, out);
 }
 
@@ -290,11 +330,14 @@ void Decoder::linear(const Linear& w, ConstMatView in, MatView out) {
 }
 
 void Decoder::side_by_side(const SideBySide& parts, ConstMatView in, MatView out) {
-  std::uint32_t column = 0;
-  for (const Linear& part : parts) {
-    linear(part, in, out.columns(column, part.weight->n_out()));
-    column += part.weight->n_out();
-  }
+  ops_.linear_group(device_, {.x = in, .parts = parts_of(parts), .out = out});
+}
+
+std::span<const ops::LinearPart> Decoder::parts_of(const SideBySide& parts) {
+  parts_.clear();
+  for (const Linear& part : parts)
+    parts_.push_back({part.weight.get(), part.bias.empty() ? nullptr : part.bias.data()});
+  return parts_;
 }
 
 // One group is as wide as the weight: a whole row, or a head.
@@ -315,9 +358,20 @@ void Decoder::norm(const Norm& w, ConstMatView in, MatView out) {
 
 // A block's input: the residual stream, normed where the family norms before its blocks.
 ConstMatView Decoder::normed_or_residual(const Norm& w) {
-  if (w.empty()) return residual_;
   const MatView normed = first_rows(scratch_.normed, config_.hidden);
-  norm(w, residual_, normed);
+  if (w.empty() || config_.norm_kind != NormKind::rms) settle();
+  if (w.empty()) return residual_;
+  if (!has_unadded_branch_) {
+    norm(w, residual_, normed);
+    return normed;
+  }
+  has_unadded_branch_ = false;
+  ops_.add_norm(device_, {.x = residual_,
+                          .y = branch_,
+                          .alpha = config_.residual_scale,
+                          .weight = w.weight.data(),
+                          .eps = config_.norm_eps,
+                          .out = normed});
   return normed;
 }
 
@@ -326,8 +380,15 @@ ConstMatView Decoder::normed_or_residual(const Norm& w) {
 void Decoder::add_branch(const Norm& after) {
   const bool norms_sum = config_.encoder && config_.encoder->norms_residual;
   if (!after.empty() && !norms_sum) norm(after, branch_, branch_);
+  has_unadded_branch_ = true;  // together with the next block's norm
+  if (after.empty() || !norms_sum) return;
+  settle();
+  norm(after, residual_, residual_);
+}
+
+void Decoder::settle() {
+  if (!std::exchange(has_unadded_branch_, false)) return;
   ops_.add_scaled(device_, {.x = residual_, .y = branch_, .alpha = config_.residual_scale});
-  if (!after.empty() && norms_sum) norm(after, residual_, residual_);
 }
 
 float Decoder::inverse_root_of_hidden() const noexcept {

@@ -47,6 +47,11 @@ class Decoder {
   void per_layer_block(std::size_t layer);
   LogitsView head(std::span<const std::uint32_t> wanted);
 
+  void prepare_attention(const AttentionSpec& a,
+                         const AttentionWeights& w,
+                         MatView qkv,
+                         const StepBatch& batch,
+                         const KvLayerView& kv);
   void append_kv(const AttentionSpec& a,
                  const AttentionWeights& w,
                  MatView k,
@@ -100,6 +105,7 @@ class Decoder {
 
   void linear(const Linear& w, ConstMatView in, MatView out);
   void side_by_side(const SideBySide& parts, ConstMatView in, MatView out);
+  std::span<const ops::LinearPart> parts_of(const SideBySide& parts);
   void rms_norm(const Vector& weight, ConstMatView in, MatView out) {
     rms_norm(weight, in, out, config_.norm_eps);
   }
@@ -107,6 +113,7 @@ class Decoder {
   void norm(const Norm& w, ConstMatView in, MatView out);
   ConstMatView normed_or_residual(const Norm& w);
   void add_branch(const Norm& after);
+  void settle();
   float inverse_root_of_hidden() const noexcept;
   MatView first_rows(MatView m, std::uint32_t n_cols) const {
     return m.rows(0, n_tokens_).columns(0, n_cols);
@@ -120,9 +127,11 @@ class Decoder {
   std::span<const std::uint32_t> kv_entries_;  // [n_layers], as kv_entries_of()
   Scratch& scratch_;
 
-  std::uint32_t n_tokens_ = 0;  // of the step in progress
-  MatView residual_;            // [n_tokens, hidden]
-  MatView branch_;              // [n_tokens, hidden]
+  std::uint32_t n_tokens_ = 0;       // of the step in progress
+  MatView residual_;                 // [n_tokens, hidden]
+  MatView branch_;                   // [n_tokens, hidden]
+  bool has_unadded_branch_ = false;  // residual_ lacks branch_, which the next norm adds
+  std::vector<ops::LinearPart> parts_;
 };
 
 }  // namespace kvasir::model

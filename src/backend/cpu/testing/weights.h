@@ -14,15 +14,12 @@
 #include "codec/list.h"
 #include "codec/weight_matrix.h"
 #include "ops/op_table.h"
+#include "ops/testing.h"
 
 namespace kvasir::backend::cpu::testing {
 
-inline std::vector<float> random_floats(std::size_t n, std::mt19937& rng, float deviation = 1.0f) {
-  std::normal_distribution<float> normal(0.0f, deviation);
-  std::vector<float> x(n);
-  for (float& v : x) v = normal(rng);
-  return x;
-}
+using ops::testing::random_floats;
+using ops::testing::same_bits;
 
 // Random bytes with small finite half floats wherever a type keeps some (halves are found by
 // decoding: a block with a value that is not finite, is large or tiny is drawn again).
@@ -143,10 +140,6 @@ inline std::vector<float> product(ops::Device& device,
                                .bias = bias,
                                .out = mat_view(out.data(), n_rows, w.n_out())});
   return out;
-}
-
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 inline std::vector<std::string> all_types() {

@@ -1,0 +1,78 @@
+// Attention: which kernels serve a step's rows, and how many blocks share a row's segments.
+#include "backend/cuda/device/attention.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/cuda/detail/attention_parts.h"
+
+namespace kvasir::backend::cuda {
+namespace {
+
+AttentionParams params_of(const ops::AttentionArgs& a, bool is_encoded, const KvRow* rows) noexcept {
+  const bool has_softcap = a.softcap > 0.0f;
+  return {.q = mat_of(a.q),
+          .out = mat_of(a.out),
+          .k = side_of(a.kv.k_side(is_encoded)),
+          .v = side_of(a.kv.v_side(is_encoded)),
+          .rows = rows,
+          .sinks = a.sinks,
+          .part_out = nullptr,
+          .part_ml = nullptr,
+          .n_heads = a.n_heads,
+          .n_kv_heads = a.kv.n_kv_heads,
+          .dim = a.kv.head_dim,
+          .block_tokens = a.kv.block_tokens,
+          .block_shift = static_cast<std::uint32_t>(std::countr_zero(a.kv.block_tokens)),
+          .window = a.kv.window,
+          .max_segments = 0,
+          .has_softcap = has_softcap ? 1u : 0u,
+          .is_encoded = is_encoded ? 1u : 0u,
+          .both_ways = a.both_ways ? 1u : 0u,
+          .rounds = a.kv.type == DType::bf16 ? 1u : 0u,
+          .in_scale = has_softcap ? a.scale / a.softcap : 1.0f,
+          .out_scale = (has_softcap ? a.softcap : a.scale) * kLog2OfE,
+          .part_tokens = 0,
+          .most_keys = 0,
+          .pad = 0};
+}
+
+// Segments that a query of a row of up to `longest` positions meets.
+std::uint32_t segments_of(const ops::AttentionArgs& a, std::uint32_t longest) noexcept {
+  const std::uint32_t all = (longest + kSegment - 1) / kSegment;
+  if (a.kv.window == 0 || a.both_ways) return bucket_of(all);
+  return bucket_of(std::min(all, (a.kv.window + kFewTokens) / kSegment + 2));
+}
+
+}  // namespace
+
+void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
+  CudaDevice& cuda = cuda_of(device);
+  const NewTokens most = count_new(a.kv.rows);
+  if (most.few + most.many == 0) return;
+  const auto rows = cuda.rows_of(a.kv.rows, a.kv.block_tokens, a.q.n_rows);
+  for (const bool is_encoded : {false, true}) {
+    if (is_encoded ? !rows.any_encoded : rows.all_encoded) continue;
+    AttentionParams p = params_of(a, is_encoded, rows.view.rows);
+    AttentionGrid grid{.n_rows = rows.n_rows, .most_new = most.many, .n_splits = 1};
+    if (most.many > 0) {
+      serves_tensor_cores(p) ? launch_attend_many(cuda.queue(), p, grid)
+                             : launch_attend_plain(cuda.queue(), p, grid);
+    }
+    if (most.few > 0) {
+      p.max_segments = segments_of(a, rows.longest);
+      grid.most_new = most.few;
+      AttentionParams few = p;
+      attend_in_parts(cuda, few, grid, a.kv.n_kv_heads, [&](const AttentionGrid& g) {
+        serves_tensor_cores(few) ? launch_attend_few(cuda.queue(), few, g)
+                                 : launch_attend_plain(cuda.queue(), few, g);
+      });
+    }
+    if (p.v.kind == KvKind::turbo_values) {
+      grid.most_new = std::max(most.few, most.many);
+      launch_unrotate(cuda.queue(), p, grid);
+    }
+  }
+}
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,53 @@
+// Rows of few tokens: partial results of segments, by many blocks a row, and what they come to.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "backend/cuda/detail/kv_args.h"
+#include "backend/cuda/device/attention.h"
+
+namespace kvasir::backend::cuda {
+
+constexpr std::size_t kPartBytes = std::size_t{256} << 20;  // rows beyond wait their turn
+constexpr float kLog2OfE = 1.44269504f;
+
+// The most new tokens of any row of few, of any other; 0: there is none. Powers of two.
+struct NewTokens {
+  std::uint32_t few = 0, many = 0;
+};
+inline NewTokens count_new(std::span<const KvRowView> rows) noexcept {
+  NewTokens out;
+  for (const KvRowView& row : rows) {
+    std::uint32_t& most = row.n_new <= kFewTokens ? out.few : out.many;
+    most = std::max(most, row.n_new);
+  }
+  return {out.few == 0 ? 0 : bucket_of(out.few), out.many == 0 ? 0 : bucket_of(out.many)};
+}
+
+// attend(grid) launches what leaves partial results of p's rows, which are taken in turns if their
+// results would be too many. blocks_a_segment: of a row.
+template <class Attend>
+void attend_in_parts(CudaDevice& device,
+                     AttentionParams& p,
+                     AttentionGrid grid,
+                     std::uint32_t blocks_a_segment,
+                     Attend&& attend) {
+  const std::size_t parts_a_row = std::size_t{grid.most_new} * p.n_heads * p.max_segments;
+  const auto together = static_cast<std::uint32_t>(std::clamp<std::size_t>(
+      kPartBytes / sizeof(float) / (parts_a_row * p.dim), 1, grid.n_rows));
+  p.part_out = device.workspace<float>(0, together * parts_a_row * p.dim);
+  p.part_ml = device.workspace<float2>(1, together * parts_a_row);
+  p.part_tokens = grid.most_new;
+  const std::uint32_t n_rows = grid.n_rows;
+  for (std::uint32_t first = 0; first < n_rows; first += together, p.rows += together) {
+    grid.n_rows = std::min(together, n_rows - first);
+    const auto wanted = static_cast<std::uint32_t>(16 * device.n_multiprocessors()) /
+                        (blocks_a_segment * grid.n_rows);
+    grid.n_splits = std::min(p.max_segments, bucket_of(std::max(1u, wanted)));
+    attend(grid);
+    launch_combine(device.queue(), p, grid);
+  }
+}
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,58 @@
+// Attention over paged KV: parameters and launches. docs/numerics.md, "backend/cuda": keys go in
+// tiles of 64 inside segments of 256, both at absolute positions; a segment's (max, sum, output) are
+// its own, and segments merge in ascending order. So it is free which kernel walks which segments.
+#pragma once
+
+#include "backend/cuda/device/kv_side.h"
+#include "backend/cuda/device/launch.h"
+#include "backend/cuda/device/views.h"
+
+namespace kvasir::backend::cuda {
+
+constexpr std::uint32_t kTile = 64, kSegment = 256;
+constexpr std::uint32_t kFewTokens = 8;
+constexpr std::uint32_t kLongestTensorRow = 256;  // elements of a row that tensor cores serve
+
+// Rows of one form; rows in the other are left alone. Scores: x = s, or tanh(s · in_scale) with a
+// soft cap, meet as 2^(x · out_scale).
+struct AttentionParams {
+  ConstMat q;
+  Mat out;
+  KvSide k, v;
+  const KvRow* rows;
+  const float* sinks;  // [n_heads] or null
+  // Rows of at most kFewTokens new tokens, which leave partial results: of row, token of the row,
+  // head, and segment, counted from the row's first visible one. Null: the other rows, for which a
+  // block walks all segments.
+  float* part_out;  // [n_rows][part_tokens][n_heads][max_segments][dim]
+  float2* part_ml;  // [n_rows][part_tokens][n_heads][max_segments]: max in base 2, sum
+  std::uint32_t n_heads, n_kv_heads, dim, block_tokens, block_shift, window, max_segments;
+  std::uint32_t has_softcap, is_encoded, both_ways;
+  std::uint32_t rounds;  // q, p and elements are rounded to bf16
+  float in_scale, out_scale;
+  std::uint32_t part_tokens;
+  std::uint32_t most_keys;  // > 0: a query sees so many at most: keys are numbers in its selection
+  std::uint32_t pad;
+};
+
+// How a step's rows become a grid; every number may be too large.
+struct AttentionGrid {
+  std::uint32_t n_rows, most_new;
+  std::uint32_t n_splits;  // blocks that share a row's segments
+};
+
+// Whether the tensor-core kernels take rows of this shape. A layer's rows are always theirs or never.
+bool serves_tensor_cores(const AttentionParams& params);
+
+// Up to 16 (query, head) pairs of a KV head a block; partial results only.
+void launch_attend_few(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+// 64 such pairs a block.
+void launch_attend_many(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+// Any shape, f32 arithmetic.
+void launch_attend_plain(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+// Partial results to outputs.
+void launch_combine(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+// Turns outputs of rotated values back (KV-16).
+void launch_unrotate(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,260 @@
+// Tiles of 64 keys and values in shared memory, as bf16 rows padded by 16 bytes (so that the 8 rows
+// of a matrix lie in different banks). Exact rows are copied as they are. Encoded rows are copied
+// as bytes, part after part, and become elements in shared memory: the history is read once, in its
+// stored form. Positions without a key are zeros.
+#pragma once
+
+#include <type_traits>
+
+#include "backend/cuda/device/attention.cuh"
+#include "backend/cuda/device/kv_side.cuh"
+#include "backend/cuda/device/tensor_core.cuh"
+
+namespace kvasir::backend::cuda {
+
+// Bytes of a tile of rows of kDim elements.
+template <int kDim>
+constexpr std::uint32_t kRowStride = 2 * kDim + 16;
+template <int kDim>
+constexpr std::uint32_t kTileBytes = kTile * kRowStride<kDim>;
+
+// What a block reads: one row's keys of one head, of which [begin, end) are there.
+struct TileSource {
+  const AttentionParams& p;
+  const std::uint32_t* blocks;
+  std::uint32_t head, begin, end;
+
+  __device__ std::size_t index(std::uint32_t position) const {
+    const std::uint32_t block = blocks[position >> p.block_shift];
+    return (std::size_t{block} * p.n_kv_heads + head) * p.block_tokens +
+           (position & (p.block_tokens - 1));
+  }
+};
+
+template <int kDim, int kThreads>
+__device__ void fetch_exact(const TileSource& source, std::uint32_t tile, std::uint32_t to) {
+  constexpr std::uint32_t kChunks = kDim / 8;
+  const AttentionParams& p = source.p;
+#pragma unroll
+  for (std::uint32_t i = threadIdx.x; i < kTile * kChunks; i += kThreads) {
+    const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
+    if (8 * c >= p.dim) continue;
+    const bool present = position >= source.begin && position < source.end;
+    const std::size_t at = (present ? source.index(position) : 0) * p.k.code_bytes + 16 * c;
+    const std::uint32_t place = to + r * kRowStride<kDim> + 16 * c;
+    copy_16_async(place, p.k.codes + at, present);
+    copy_16_async(place + kTileBytes<kDim>, p.v.codes + at, present);
+  }
+}
+
+// Encoded tiles: codes, scales and offsets of 64 keys, then of 64 values.
+__device__ inline std::uint32_t row_bytes_of(const KvSide& side) {
+  return side.code_bytes + side.scale_bytes + side.offset_bytes;
+}
+
+template <int kThreads>
+__device__ void fetch_part(const TileSource& source,
+                           std::uint32_t tile,
+                           const std::byte* plane,
+                           std::uint32_t row_bytes,
+                           std::uint32_t to) {
+  const std::uint32_t run = min(kTile, source.p.block_tokens);  // rows that lie one after another
+  for (std::uint32_t r = 0; r < kTile; r += run) {
+    const std::uint32_t position = tile + r;
+    if (position >= source.end || position + run <= source.begin) continue;
+    const std::byte* const from = plane + source.index(position) * row_bytes;
+    for (std::uint32_t i = 16 * threadIdx.x; i < run * row_bytes; i += 16 * kThreads)
+      copy_16_async(to + r * row_bytes + i, from + i);
+  }
+}
+template <int kThreads>
+__device__ void fetch_encoded(const TileSource& source, std::uint32_t tile, std::uint32_t to) {
+  for (const KvSide* side : {&source.p.k, &source.p.v}) {
+    fetch_part<kThreads>(source, tile, side->codes, side->code_bytes, to);
+    to += kTile * side->code_bytes;
+    fetch_part<kThreads>(source, tile, side->scales, side->scale_bytes, to);
+    to += kTile * side->scale_bytes;
+    if (side->offset_bytes == 0) continue;
+    fetch_part<kThreads>(source, tile, side->offsets, side->offset_bytes, to);
+    to += kTile * side->offset_bytes;
+  }
+}
+
+// 16 codes of kBits from a byte address that is a multiple of their 2 · kBits bytes.
+template <int kBits>
+struct Codes {
+  std::uint32_t words[(16 * kBits + 31) / 32];
+  __device__ explicit Codes(const std::byte* from) {
+    if constexpr (kBits == 8) {
+      *reinterpret_cast<uint4*>(words) = *reinterpret_cast<const uint4*>(from);
+    } else if constexpr (kBits == 4) {
+      *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(from);
+    } else if constexpr (kBits == 2) {
+      words[0] = *reinterpret_cast<const std::uint32_t*>(from);
+    } else {
+      const auto* const halves = reinterpret_cast<const std::uint16_t*>(from);
+#pragma unroll
+      for (int i = 0; i < kBits; ++i)
+        words[i / 2] = i % 2 == 0 ? halves[i] : words[i / 2] | std::uint32_t{halves[i]} << 16;
+    }
+  }
+  __device__ std::uint32_t operator[](int i) const {  // i known at compile time
+    const int bit = i * kBits, word = bit / 32, place = bit % 32;
+    std::uint32_t window = words[word] >> place;
+    if (place + kBits > 32) window |= words[word + 1] << (32 - place);
+    return window & ((1u << kBits) - 1u);
+  }
+};
+
+// An integer below 2^23 as a float, by the bits of 2^23 + code.
+__device__ inline float float_of_code(std::uint32_t code) {
+  return __uint_as_float(0x4b000000u | code) - 8388608.0f;
+}
+
+template <KvKind kKind, int kBits>
+__device__ float element_of_code(std::uint32_t code, GroupScale g, const float* centroids) {
+  if constexpr (kKind == KvKind::affine) return fmaf(float_of_code(code), g.scale, g.offset);
+  if constexpr (kKind == KvKind::turbo_values) return centroids[code] * g.scale;
+  const float integer = kBits == 8 ? float_of_code(code ^ 0x80u) - 128.0f : float_of_code(code);
+  return (integer + g.offset) * g.scale;
+}
+
+template <int kDim, int kThreads, KvKind kKind, int kBits>
+__device__ void expand_as(const TileSource& source,
+                          const KvSide& side,
+                          std::uint32_t tile,
+                          const std::byte* from,
+                          const float* centroids,
+                          std::byte* to) {
+  constexpr std::uint32_t kChunks = kDim / 16;
+  const std::byte* const scales = from + kTile * side.code_bytes;
+  const std::byte* const offsets = scales + kTile * side.scale_bytes;
+  for (std::uint32_t i = threadIdx.x; i < kTile * kChunks; i += kThreads) {
+    const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
+    if (16 * c >= source.p.dim) continue;
+    uint4* const place = reinterpret_cast<uint4*>(to + r * kRowStride<kDim> + 32 * c);
+    if (position < source.begin || position >= source.end) {
+      place[0] = place[1] = uint4{0, 0, 0, 0};
+      continue;
+    }
+    const std::uint32_t g = 16 * c / side.group;
+    GroupScale group{load_as(side.scale_type, scales + r * side.scale_bytes, g), 0.0f};
+    if (kKind != KvKind::turbo_values)
+      group.offset = load_as(side.scale_type, offsets + r * side.offset_bytes, g);
+    const Codes<kBits> codes(from + r * side.code_bytes + c * 2 * kBits);
+    std::uint32_t out[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      out[j] = pack_bf16(element_of_code<kKind, kBits>(codes[2 * j], group, centroids),
+                         element_of_code<kKind, kBits>(codes[2 * j + 1], group, centroids));
+    place[0] = uint4{out[0], out[1], out[2], out[3]};
+    place[1] = uint4{out[4], out[5], out[6], out[7]};
+  }
+}
+
+template <int kDim, int kThreads>
+__device__ void expand_side(const TileSource& source,
+                            const KvSide& side,
+                            std::uint32_t tile,
+                            const std::byte* from,
+                            const float* centroids,
+                            std::byte* to) {
+  const auto expand = [&](auto kind, auto bits) {
+    expand_as<kDim, kThreads, kind.value, bits.value>(source, side, tile, from, centroids, to);
+  };
+  using std::integral_constant;
+  constexpr auto kAffine = integral_constant<KvKind, KvKind::affine>{};
+  constexpr auto kKeys = integral_constant<KvKind, KvKind::turbo_keys>{};
+  constexpr auto kValues = integral_constant<KvKind, KvKind::turbo_values>{};
+  constexpr auto k2 = integral_constant<int, 2>{};
+  constexpr auto k3 = integral_constant<int, 3>{};
+  constexpr auto k4 = integral_constant<int, 4>{};
+  constexpr auto k5 = integral_constant<int, 5>{};
+  constexpr auto k8 = integral_constant<int, 8>{};
+  if (side.kind == KvKind::affine) {
+    side.bits == 8 ? expand(kAffine, k8) : expand(kAffine, k4);
+  } else if (side.kind == KvKind::turbo_keys) {
+    side.bits == 2   ? expand(kKeys, k2)
+    : side.bits == 4 ? expand(kKeys, k4)
+    : side.bits == 5 ? expand(kKeys, k5)
+                     : expand(kKeys, k8);
+  } else {
+    side.bits == 2   ? expand(kValues, k2)
+    : side.bits == 3 ? expand(kValues, k3)
+    : side.bits == 4 ? expand(kValues, k4)
+    : side.bits == 5 ? expand(kValues, k5)
+                     : expand(kValues, k8);
+  }
+}
+// Both sides of an encoded tile to elements.
+template <int kDim, int kThreads>
+__device__ void expand_tile(const TileSource& source,
+                            std::uint32_t tile,
+                            const std::byte* from,
+                            const float* centroids,
+                            std::byte* to) {
+  const std::byte* const values = from + kTile * row_bytes_of(source.p.k);
+  expand_side<kDim, kThreads>(source, source.p.k, tile, from, centroids, to);
+  expand_side<kDim, kThreads>(source, source.p.v, tile, values, centroids, to + kTileBytes<kDim>);
+}
+
+// Shared memory of a block, zeroed where rows are shorter than kDim; the centroids of the values.
+template <int kThreads>
+__device__ void clear(std::byte* memory, std::uint32_t n_bytes) {
+  for (std::uint32_t i = 16 * threadIdx.x; i < n_bytes; i += 16 * kThreads)
+    *reinterpret_cast<uint4*>(memory + i) = uint4{0, 0, 0, 0};
+}
+template <int kThreads>
+__device__ void load_centroids(const KvSide& side, float* to) {
+  if (side.kind != KvKind::turbo_values) return;
+  for (std::uint32_t i = threadIdx.x; i < 1u << side.bits; i += kThreads)
+    to[i] = centroid_of(side.bits, i);
+}
+
+// A pair (query, head of the KV head) as a row of the products.
+struct QueryRow {
+  std::uint32_t i, token, head;  // i: which token of the row
+  KeyRange seen;  // empty: no such pair
+};
+__device__ inline QueryRow query_row(const AttentionParams& p,
+                                     const KvRow& row,
+                                     std::uint32_t kv_head,
+                                     std::uint32_t m) {
+  const std::uint32_t heads = p.n_heads / p.n_kv_heads, i = m / heads;
+  if (i >= row.n_new) return {0, row.first_token, kv_head * heads, {0, 0}};
+  return {i, row.first_token + i, kv_head * heads + m % heads, keys_of(p, row, i)};
+}
+
+// Elements d, d + 1 of a pair's query as bf16.
+__device__ inline std::uint32_t query_pair(const AttentionParams& p,
+                                           const QueryRow& q,
+                                           std::uint32_t d) {
+  if (q.seen.end == 0 || d >= p.dim) return 0;
+  const float* const x = p.q.row(q.token) + std::size_t{q.head} * p.dim + d;
+  return pack_bf16(x[0], x[1]);
+}
+// Operand A of the scores: rows g and g + 8, 16 elements from 16 · step on.
+__device__ inline void load_query(const AttentionParams& p,
+                                  const QueryRow (&rows)[2],
+                                  std::uint32_t step,
+                                  std::uint32_t (&a)[4]) {
+  const std::uint32_t d = 16 * step + threadIdx.x % 4 * 2;
+  a[0] = query_pair(p, rows[0], d), a[1] = query_pair(p, rows[1], d);
+  a[2] = query_pair(p, rows[0], d + 8), a[3] = query_pair(p, rows[1], d + 8);
+}
+
+// The sum over the four lanes of a row, in each of them the same bits.
+__device__ inline float sum_of_quad(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+__device__ inline float max_of_quad(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+// The values of a word of probabilities, the lower first, onto a sum.
+__device__ inline float add_pair(float sum, std::uint32_t pair) {
+  return (sum + __uint_as_float(pair << 16)) + __uint_as_float(pair & 0xffff0000u);
+}
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,281 @@
+// A row's bits depend on the row alone: the number of threads, and with it the order of a norm's
+// additions, follows from the group's length only (docs/numerics.md).
+#include "backend/cuda/device/elementwise.h"
+#include "backend/cuda/device/math.cuh"
+
+namespace kvasir::backend::cuda {
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr std::uint32_t kWarpGroup = 512;  // groups up to so long are a warp's
+
+bool is_vectored(const void* data, std::size_t stride, std::uint32_t n) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % 4 == 0 && n % 4 == 0;
+}
+
+// Four consecutive elements or, where rows are not made of such, one.
+template <bool kFour>
+struct Pack {
+  static constexpr std::uint32_t kSize = kFour ? 4 : 1;
+  float v[kSize];
+  __device__ static Pack load(const float* from) {
+    Pack out;
+    if constexpr (kFour) {
+      *reinterpret_cast<float4*>(out.v) = *reinterpret_cast<const float4*>(from);
+    } else {
+      out.v[0] = *from;
+    }
+    return out;
+  }
+  __device__ void store(float* to) const {
+    if constexpr (kFour) {
+      *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(v);
+    } else {
+      *to = v[0];
+    }
+  }
+};
+
+// Sums of a team of threads: a warp, or all warps of a block in ascending order.
+template <bool kBlock>
+__device__ float sum_of_team(float x, float* shared) {
+  x = sum_of_warp(x);
+  if constexpr (!kBlock) return x;
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  float sum = 0.0f;
+  for (unsigned w = 0; w < blockDim.x / 32; ++w) sum += shared[w];
+  __syncthreads();
+  return sum;
+}
+
+// Element i of a group is thread (i mod n_threads)'s, ascending: the same bits with kFour or not,
+// because a thread's four sums go by i mod 4 in either case.
+template <bool kBlock, bool kFour>
+__device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t begin) {
+  __shared__ float shared[32];
+  using Elements = Pack<kFour>;
+  const float* const x = p.x.row(row) + begin;
+  float* const out = p.out.row(row) + begin;
+  const unsigned lane = kBlock ? threadIdx.x : threadIdx.x % 32;
+  const std::uint32_t step = (kBlock ? blockDim.x : 32) * 4;
+  // f(i, element index within four, elements)
+  const auto for_each = [&](auto&& f) {
+    for (std::uint32_t at = lane * 4; at < p.group; at += step) {
+      for (std::uint32_t i = 0; i < 4; i += Elements::kSize)
+        if (at + i < p.group) f(at + i, i);
+    }
+  };
+  const auto sum_of = [&](auto&& term) {
+    float sums[4] = {};
+    for_each([&](std::uint32_t at, std::uint32_t place) {
+      const Elements e = Elements::load(x + at);
+#pragma unroll
+      for (std::uint32_t i = 0; i < Elements::kSize; ++i) {
+        float& sum = sums[kFour ? i : place];
+        sum = term(sum, e.v[i]);
+      }
+    });
+    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), shared);
+  };
+  const auto n = static_cast<float>(p.group);
+  float mean = 0.0f;
+  if (p.kind == NormKind::layer) mean = sum_of([](float s, float v) { return s + v; }) / n;
+  const float squares = sum_of([&](float s, float v) { return fmaf(v - mean, v - mean, s); });
+  const float inverse = p.kind == NormKind::l2 ? p.scale / sqrtf(squares + p.eps)
+                                               : 1.0f / sqrtf(squares / n + p.eps);
+  for_each([&](std::uint32_t at, std::uint32_t) {
+    Elements e = Elements::load(x + at);
+#pragma unroll
+    for (std::uint32_t i = 0; i < Elements::kSize; ++i) {
+      float y = (e.v[i] - mean) * inverse;
+      if (p.weight) y *= p.weight[at + i];
+      if (p.bias) y += p.bias[at + i];
+      e.v[i] = y;
+    }
+    e.store(out + at);
+  });
+}
+
+template <bool kFour>
+__global__ void norm_by_warps(NormParams p) {
+  const std::uint32_t n_groups = p.x.n_cols / p.group;
+  const std::size_t item = std::size_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
+  if (item >= std::size_t{p.x.n_rows} * n_groups) return;
+  norm_group<false, kFour>(p, item / n_groups, static_cast<std::uint32_t>(item % n_groups) * p.group);
+}
+
+template <bool kFour>
+__global__ void norm_by_blocks(NormParams p) {
+  const std::uint32_t n_groups = p.x.n_cols / p.group;
+  norm_group<true, kFour>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
+}
+
+__global__ void rope_kernel(RopeParams p) {
+  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::uint32_t a_row = p.x.n_cols / p.head_dim * p.n_pairs;
+  if (i >= std::size_t{p.x.n_rows} * a_row) return;
+  const std::size_t token = i / a_row;
+  const auto in_row = static_cast<std::uint32_t>(i % a_row);
+  const std::uint32_t pair = in_row % p.n_pairs;
+  float* const head = p.x.row(token) + std::size_t{in_row / p.n_pairs} * p.head_dim;
+  const std::size_t at = std::size_t{p.positions[token]} * p.n_pairs + pair;
+  const float c = p.cos[at], s = p.sin[at];
+  float* const first = head + (p.interleaved ? 2 * pair : pair);
+  float* const second = head + (p.interleaved ? 2 * pair + 1 : pair + p.n_pairs);
+  const float a = *first, b = *second;
+  *first = fmaf(-b, s, a * c);
+  *second = fmaf(a, s, b * c);
+}
+
+__device__ float activate(const ActMulParams& p, float gate, float up) {
+  switch (p.activation) {
+    case Act::silu:
+      return silu_of(gate) * up;
+    case Act::gelu:
+      return gelu_of(gate) * up;
+    case Act::gelu_tanh:
+      return gelu_tanh_of(gate) * up;
+    case Act::sigmoid:
+      return sigmoid_of(gate) * up;
+    case Act::identity:
+      return gate * up;
+    case Act::clamped_swiglu: {  // clamps let a NaN through
+      const float g = p.limit < gate ? p.limit : gate;
+      const float u = p.limit < up ? p.limit : -p.limit > up ? -p.limit : up;
+      return g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
+    }
+  }
+  return 0.0f;
+}
+
+// f(row, column) for every element or four of them: columns over x, rows over y.
+template <bool kFour, class F>
+__device__ void for_elements(std::uint32_t n_rows, std::uint32_t n_cols, F&& f) {
+  const std::uint32_t c = (blockIdx.x * blockDim.x + threadIdx.x) * Pack<kFour>::kSize;
+  if (c >= n_cols) return;
+  for (std::size_t r = blockIdx.y; r < n_rows; r += gridDim.y) f(r, c);
+}
+
+template <bool kFour>
+__global__ void act_mul_kernel(ActMulParams p) {
+  for_elements<kFour>(p.gate.n_rows, p.gate.n_cols, [&](std::size_t r, std::uint32_t c) {
+    auto e = Pack<kFour>::load(p.gate.row(r) + c);
+    const auto up = Pack<kFour>::load(p.up.row(r) + c);
+#pragma unroll
+    for (std::uint32_t i = 0; i < e.kSize; ++i) e.v[i] = activate(p, e.v[i], up.v[i]);
+    e.store(p.out.row(r) + c);
+  });
+}
+
+template <bool kFour>
+__global__ void gate_rows_kernel(RowsParams p) {
+  for_elements<kFour>(p.x.n_rows, p.x.n_cols, [&](std::size_t r, std::uint32_t c) {
+    auto e = Pack<kFour>::load(p.x.row(r) + c);
+    const float gate = sigmoid_of(p.y.row(r)[0]);
+#pragma unroll
+    for (std::uint32_t i = 0; i < e.kSize; ++i) e.v[i] *= gate;
+    e.store(p.x.row(r) + c);
+  });
+}
+
+template <bool kFour>
+__global__ void add_scaled_kernel(RowsParams p) {
+  for_elements<kFour>(p.x.n_rows, p.x.n_cols, [&](std::size_t r, std::uint32_t c) {
+    auto e = Pack<kFour>::load(p.x.row(r) + c);
+    const auto y = Pack<kFour>::load(p.y.row(r) + c);
+#pragma unroll
+    for (std::uint32_t i = 0; i < e.kSize; ++i) e.v[i] += y.v[i] * p.alpha;
+    e.store(p.x.row(r) + c);
+  });
+}
+
+template <bool kFour>
+__global__ void scale_kernel(RowsParams p) {
+  for_elements<kFour>(p.x.n_rows, p.x.n_cols, [&](std::size_t r, std::uint32_t c) {
+    auto e = Pack<kFour>::load(p.x.row(r) + c);
+#pragma unroll
+    for (std::uint32_t i = 0; i < e.kSize; ++i) {
+      e.v[i] *= p.alpha;
+      if (p.softcap > 0.0f) e.v[i] = p.softcap * tanhf(e.v[i] / p.softcap);
+    }
+    e.store(p.x.row(r) + c);
+  });
+}
+
+template <bool kFour>
+__global__ void gather_kernel(GatherParams p) {
+  for_elements<kFour>(p.out.n_rows, p.out.n_cols, [&](std::size_t r, std::uint32_t c) {
+    Pack<kFour>::load(p.x.row(p.rows[r]) + c).store(p.out.row(r) + c);
+  });
+}
+
+// kernel(four, one): by whether all matrices allow accesses of 16 bytes.
+template <class Params>
+void launch_elements(Queue& queue,
+                     void (*four)(Params),
+                     void (*one)(Params),
+                     bool vectored,
+                     std::uint32_t n_rows,
+                     std::uint32_t n_cols,
+                     const Params& p) {
+  if (n_rows == 0 || n_cols == 0) return;
+  const std::uint32_t width = vectored ? 4 : 1, per_row = n_cols / width;
+  const unsigned n_threads = per_row < kThreads ? (per_row + 31) / 32 * 32 : kThreads;
+  const dim3 grid((per_row + n_threads - 1) / n_threads, n_rows < 65535 ? n_rows : 65535);
+  queue.launch(vectored ? four : one, grid, n_threads, 0, p);
+}
+
+template <class M>
+bool is_vectored(const M& m) {
+  return is_vectored(m.data, m.stride, m.n_cols);
+}
+
+}  // namespace
+
+void launch_norm(Queue& queue, const NormParams& p) {
+  if (p.x.n_rows == 0) return;
+  const bool vectored = is_vectored(p.x.data, p.x.stride, p.group) &&
+                        is_vectored(p.out.data, p.out.stride, p.group);
+  const std::uint32_t n_items = p.x.n_rows * (p.x.n_cols / p.group);
+  if (p.group <= kWarpGroup) {
+    const std::uint32_t a_block = n_items < 1024 ? 1 : 8;
+    queue.launch(vectored ? norm_by_warps<true> : norm_by_warps<false>,
+                 dim3((n_items + a_block - 1) / a_block), 32 * a_block, 0, p);
+  } else {
+    const unsigned n_threads = p.group >= 4096 ? 1024 : p.group >= 2048 ? 512 : 256;
+    queue.launch(vectored ? norm_by_blocks<true> : norm_by_blocks<false>, dim3(n_items), n_threads,
+                 0, p);
+  }
+}
+
+void launch_rope(Queue& queue, const RopeParams& p) {
+  const std::size_t n = std::size_t{p.x.n_rows} * (p.x.n_cols / p.head_dim) * p.n_pairs;
+  if (n == 0) return;
+  queue.launch(rope_kernel, dim3(static_cast<unsigned>((n + kThreads - 1) / kThreads)), kThreads, 0,
+               p);
+}
+
+void launch_act_mul(Queue& queue, const ActMulParams& p) {
+  const bool vectored = is_vectored(p.gate) && is_vectored(p.up) && is_vectored(p.out);
+  launch_elements(queue, act_mul_kernel<true>, act_mul_kernel<false>, vectored, p.gate.n_rows,
+                  p.gate.n_cols, p);
+}
+void launch_gate_rows(Queue& queue, const RowsParams& p) {
+  launch_elements(queue, gate_rows_kernel<true>, gate_rows_kernel<false>, is_vectored(p.x),
+                  p.x.n_rows, p.x.n_cols, p);
+}
+void launch_add_scaled(Queue& queue, const RowsParams& p) {
+  launch_elements(queue, add_scaled_kernel<true>, add_scaled_kernel<false>,
+                  is_vectored(p.x) && is_vectored(p.y), p.x.n_rows, p.x.n_cols, p);
+}
+void launch_scale(Queue& queue, const RowsParams& p) {
+  launch_elements(queue, scale_kernel<true>, scale_kernel<false>, is_vectored(p.x), p.x.n_rows,
+                  p.x.n_cols, p);
+}
+void launch_gather(Queue& queue, const GatherParams& p) {
+  launch_elements(queue, gather_kernel<true>, gather_kernel<false>,
+                  is_vectored(p.x) && is_vectored(p.out), p.out.n_rows, p.out.n_cols, p);
+}
+
+}  // namespace kvasir::backend::cuda
