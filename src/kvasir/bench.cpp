@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "backend/cpu/limits.h"
+#include "backend/cuda/limits.h"
 #include "base/thread_pool.h"
 #include "contract/generate_options.h"
 #include "formats/model_files.h"
@@ -126,6 +127,22 @@ Result<Timing> time_once(Bench& bench,
   return Timing{Seconds(prefilled - start).count(), Seconds(end - prefilled).count()};
 }
 
+struct MachineLimits {
+  double read_gb_s, fma_gflop_s;  // of a GPU: its copies, bytes read and written; no FMA rate
+  std::string float_unit;
+  double float_gflop_s;
+};
+
+Result<MachineLimits> measure_limits(const ops::Device& device) {
+  if (device.name() == "cuda") {
+    KVASIR_TRY(const auto limits, backend::cuda::measure_limits());
+    return MachineLimits{limits.copy_gb_s, 0, "cublas bf16", limits.matmul_gflop_s};
+  }
+  const auto limits = backend::cpu::measure_limits(device.n_threads());
+  const auto fastest = backend::cpu::float_limit(limits);
+  return MachineLimits{limits.read_gb_s, limits.fma_gflop_s, fastest.name, fastest.gop_s};
+}
+
 double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -209,12 +226,11 @@ Result<Report> run(const Options& options) {
                           std::min(options.n_decode, kWarmUpSteps)));
   std::vector<double> prefill, decode, read, fma, unit;
   for (std::uint32_t i = 0; i < options.n_runs; ++i) {
-    const auto limits = backend::cpu::measure_limits(report.n_threads);
-    const auto fastest = backend::cpu::float_limit(limits);
+    KVASIR_TRY(const MachineLimits limits, measure_limits(*bench.device));
     read.push_back(limits.read_gb_s);
     fma.push_back(limits.fma_gflop_s);
-    unit.push_back(fastest.gop_s);
-    report.float_unit = fastest.name;
+    unit.push_back(limits.float_gflop_s);
+    report.float_unit = limits.float_unit;
     KVASIR_TRY(const Timing t,
                time_once(bench, options.n_rows, options.n_prefill, options.n_decode));
     prefill.push_back(t.prefill_s);

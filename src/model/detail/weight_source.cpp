@@ -134,7 +134,7 @@ Result<Vector> WeightSource::vector(const std::string& name, std::size_t n) {
 // In rehearsal nothing is kept.
 Result<Vector> WeightSource::settle(std::span<const float> values) {
   if (is_rehearsal_) return Vector{};
-  return Vector::make(device_, values);
+  return Vector::make(*device_, values);
 }
 
 Result<Vector> WeightSource::rms_weight(const std::string& name, std::uint32_t n) {
