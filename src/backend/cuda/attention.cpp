@@ -9,7 +9,9 @@
 namespace kvasir::backend::cuda {
 namespace {
 
-AttentionParams params_of(const ops::AttentionArgs& a, bool is_encoded, const KvRow* rows) noexcept {
+AttentionParams params_of(const ops::AttentionArgs& a,
+                          bool is_encoded,
+                          const KvRow* rows) noexcept {
   const bool has_softcap = a.softcap > 0.0f;
   return {.q = mat_of(a.q),
           .out = mat_of(a.out),

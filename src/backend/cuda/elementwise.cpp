@@ -54,7 +54,8 @@ void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {
                              .sin = a.sin,
                              .head_dim = a.head_dim,
                              .n_pairs = a.n_pairs,
-                             .interleaved = a.interleaved ? 1u : 0u});
+                             .interleaved = a.interleaved ? 1u : 0u,
+                             .pad = 0});
 }
 
 void act_mul(ops::Device& device, const ops::ActMulArgs& a) noexcept {

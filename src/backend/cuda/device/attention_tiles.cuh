@@ -29,18 +29,24 @@ struct TileSource {
     return (std::size_t{block} * p.n_kv_heads + head) * p.block_tokens +
            (position & (p.block_tokens - 1));
   }
+  // A group of 32, 64 or 128 elements in pieces of 32: 0, 1, 2.
+  __device__ static std::uint32_t group_shift(const KvSide& side) { return side.group >> 6; }
 };
 
 template <int kDim, int kThreads>
 __device__ void fetch_exact(const TileSource& source, std::uint32_t tile, std::uint32_t to) {
   constexpr std::uint32_t kChunks = kDim / 8;
   const AttentionParams& p = source.p;
+  // Rows of a block lie one after another: of a whole tile where blocks are no smaller.
+  const bool is_run = p.block_tokens >= kTile;
+  const std::size_t run_at = is_run ? source.index(tile) * p.k.code_bytes : 0;
 #pragma unroll
   for (std::uint32_t i = threadIdx.x; i < kTile * kChunks; i += kThreads) {
     const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
     if (8 * c >= p.dim) continue;
     const bool present = position >= source.begin && position < source.end;
-    const std::size_t at = (present ? source.index(position) : 0) * p.k.code_bytes + 16 * c;
+    std::size_t at = run_at + r * p.k.code_bytes + 16 * c;
+    if (!is_run) at = (present ? source.index(position) : 0) * p.k.code_bytes + 16 * c;
     const std::uint32_t place = to + r * kRowStride<kDim> + 16 * c;
     copy_16_async(place, p.k.codes + at, present);
     copy_16_async(place + kTileBytes<kDim>, p.v.codes + at, present);
@@ -80,22 +86,20 @@ __device__ void fetch_encoded(const TileSource& source, std::uint32_t tile, std:
   }
 }
 
-// 16 codes of kBits from a byte address that is a multiple of their 2 · kBits bytes.
+// 32 codes of kBits, from an address that is a multiple of 4, 8 or 16 as their bytes' number is.
 template <int kBits>
 struct Codes {
-  std::uint32_t words[(16 * kBits + 31) / 32];
+  std::uint32_t words[kBits];
   __device__ explicit Codes(const std::byte* from) {
-    if constexpr (kBits == 8) {
-      *reinterpret_cast<uint4*>(words) = *reinterpret_cast<const uint4*>(from);
-    } else if constexpr (kBits == 4) {
-      *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(from);
-    } else if constexpr (kBits == 2) {
-      words[0] = *reinterpret_cast<const std::uint32_t*>(from);
-    } else {
-      const auto* const halves = reinterpret_cast<const std::uint16_t*>(from);
+    if constexpr (kBits % 4 == 0) {
 #pragma unroll
-      for (int i = 0; i < kBits; ++i)
-        words[i / 2] = i % 2 == 0 ? halves[i] : words[i / 2] | std::uint32_t{halves[i]} << 16;
+      for (int i = 0; i < kBits; i += 4)
+        *reinterpret_cast<uint4*>(words + i) = reinterpret_cast<const uint4*>(from)[i / 4];
+    } else if constexpr (kBits == 2) {
+      *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(from);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kBits; ++i) words[i] = reinterpret_cast<const std::uint32_t*>(from)[i];
     }
   }
   __device__ std::uint32_t operator[](int i) const {  // i known at compile time
@@ -104,18 +108,26 @@ struct Codes {
     if (place + kBits > 32) window |= words[word + 1] << (32 - place);
     return window & ((1u << kBits) - 1u);
   }
+  // Code i as a float: the bits of 2^23 + code, less 2^23.
+  __device__ float as_float(int i) const {
+    if constexpr (kBits == 8) {
+      const std::uint32_t bits =
+          __byte_perm(words[i / 4], 0x4b000000u, 0x7440u + static_cast<unsigned>(i % 4));
+      return __uint_as_float(bits) - 8388608.0f;
+    }
+    return __uint_as_float(0x4b000000u | (*this)[i]) - 8388608.0f;
+  }
 };
 
-// An integer below 2^23 as a float, by the bits of 2^23 + code.
-__device__ inline float float_of_code(std::uint32_t code) {
-  return __uint_as_float(0x4b000000u | code) - 8388608.0f;
-}
-
 template <KvKind kKind, int kBits>
-__device__ float element_of_code(std::uint32_t code, GroupScale g, const float* centroids) {
-  if constexpr (kKind == KvKind::affine) return fmaf(float_of_code(code), g.scale, g.offset);
-  if constexpr (kKind == KvKind::turbo_values) return centroids[code] * g.scale;
-  const float integer = kBits == 8 ? float_of_code(code ^ 0x80u) - 128.0f : float_of_code(code);
+__device__ float element_of_code(const Codes<kBits>& codes,
+                                 int i,
+                                 GroupScale g,
+                                 const float* centroids) {
+  if constexpr (kKind == KvKind::affine) return fmaf(codes.as_float(i), g.scale, g.offset);
+  if constexpr (kKind == KvKind::turbo_values) return centroids[codes[i]] * g.scale;
+  float integer = codes.as_float(i);
+  if constexpr (kBits == 8) integer = integer < 128.0f ? integer : integer - 256.0f;
   return (integer + g.offset) * g.scale;
 }
 
@@ -126,29 +138,35 @@ __device__ void expand_as(const TileSource& source,
                           const std::byte* from,
                           const float* centroids,
                           std::byte* to) {
-  constexpr std::uint32_t kChunks = kDim / 16;
+  constexpr std::uint32_t kChunks = kDim / 32;
+  constexpr Type kScales = kKind == KvKind::affine ? Type::bf16 : Type::f16;
   const std::byte* const scales = from + kTile * side.code_bytes;
   const std::byte* const offsets = scales + kTile * side.scale_bytes;
+#pragma unroll 2
   for (std::uint32_t i = threadIdx.x; i < kTile * kChunks; i += kThreads) {
     const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
-    if (16 * c >= source.p.dim) continue;
-    uint4* const place = reinterpret_cast<uint4*>(to + r * kRowStride<kDim> + 32 * c);
+    if (32 * c >= source.p.dim) continue;
+    uint4* const place = reinterpret_cast<uint4*>(to + r * kRowStride<kDim> + 64 * c);
     if (position < source.begin || position >= source.end) {
-      place[0] = place[1] = uint4{0, 0, 0, 0};
+      place[0] = place[1] = place[2] = place[3] = uint4{0, 0, 0, 0};
       continue;
     }
-    const std::uint32_t g = 16 * c / side.group;
-    GroupScale group{load_as(side.scale_type, scales + r * side.scale_bytes, g), 0.0f};
+    const std::uint32_t g = c >> source.group_shift(side);
+    GroupScale group{load_as(kScales, scales + r * side.scale_bytes, g), 0.0f};
     if (kKind != KvKind::turbo_values)
-      group.offset = load_as(side.scale_type, offsets + r * side.offset_bytes, g);
-    const Codes<kBits> codes(from + r * side.code_bytes + c * 2 * kBits);
-    std::uint32_t out[8];
+      group.offset = load_as(kScales, offsets + r * side.offset_bytes, g);
+    const Codes<kBits> codes(from + r * side.code_bytes + c * 4 * kBits);
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-      out[j] = pack_bf16(element_of_code<kKind, kBits>(codes[2 * j], group, centroids),
-                         element_of_code<kKind, kBits>(codes[2 * j + 1], group, centroids));
-    place[0] = uint4{out[0], out[1], out[2], out[3]};
-    place[1] = uint4{out[4], out[5], out[6], out[7]};
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      std::uint32_t out[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int e = 8 * quarter + 2 * j;
+        out[j] = pack_bf16(element_of_code<kKind>(codes, e, group, centroids),
+                           element_of_code<kKind>(codes, e + 1, group, centroids));
+      }
+      place[quarter] = uint4{out[0], out[1], out[2], out[3]};
+    }
   }
 }
 
