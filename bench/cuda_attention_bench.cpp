@@ -1,5 +1,6 @@
 // Attention on a GPU, alone: decode in bytes of KV a second beside the copy bandwidth of the same
 // run, prefill in operations a second. 32 query heads, 8 KV heads of 128; random rows.
+//   cuda_attention_bench [FORM ROWS CONTEXT]     one decode alone
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -199,7 +200,7 @@ void prefill(ops::Device& device, const Form& form, std::uint32_t n, ConstMatVie
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   auto made = backend::cuda::make_cuda_device({});
   KVASIR_CHECK(made.has_value()) << made.error().what;
   ops::Device& device = **made;
@@ -214,6 +215,12 @@ int main() {
   };
   const Matrix fill(device, kFill, kKvHeads * kDim);
   for (const Form& form : forms) {
+    if (argc == 4) {
+      if (argv[1] == std::string(form.name))
+        decode(device, form, static_cast<std::uint32_t>(std::stoul(argv[2])),
+               static_cast<std::uint32_t>(std::stoul(argv[3])), fill.view(), copy);
+      continue;
+    }
     for (const std::uint32_t rows : {1u, 64u}) {
       for (const std::uint32_t context : {2048u, 8192u, 32768u}) {
         if (rows == 64 && context == 32768 && &form != &forms[0]) continue;

@@ -56,7 +56,7 @@ struct Block {
     if constexpr (kEncoded) {
       fetch_encoded<kThreads>(source, tile, to);
     } else {
-      fetch_exact<kDim, kThreads>(source, tile, to);
+      fetch_exact<PaddedRows<kDim>, kThreads>(source, tile, to);
     }
   }
 
@@ -154,7 +154,7 @@ struct Block {
     if constexpr (kEncoded) {
       const std::byte* const encoded = elements;
       elements = shared + layout.elements_at;
-      expand_tile<kDim, kThreads>(
+      expand_tile<PaddedRows<kDim>, kThreads>(
           source, tile, encoded, reinterpret_cast<const float*>(shared + layout.centroids_at),
           elements);
       __syncthreads();
@@ -185,7 +185,7 @@ struct Block {
 };
 
 template <int kDim, bool kEncoded>
-__global__ void __launch_bounds__(kThreads) attend_few(AttentionParams p) {
+__global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_few(AttentionParams p) {
   extern __shared__ __align__(16) std::byte shared[];
   constexpr int kDepth = kStages<kDim, kEncoded>;
   const KvRow row = p.rows[blockIdx.z];
