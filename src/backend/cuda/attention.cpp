@@ -9,7 +9,9 @@
 namespace kvasir::backend::cuda {
 namespace {
 
-AttentionParams params_of(const ops::AttentionArgs& a, bool is_encoded, const KvRow* rows) noexcept {
+AttentionParams params_of(const ops::AttentionArgs& a,
+                          bool is_encoded,
+                          const KvRow* rows) noexcept {
   const bool has_softcap = a.softcap > 0.0f;
   return {.q = mat_of(a.q),
           .out = mat_of(a.out),
@@ -56,8 +58,9 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
     AttentionParams p = params_of(a, is_encoded, rows.view.rows);
     AttentionGrid grid{.n_rows = rows.n_rows, .most_new = most.many, .n_splits = 1};
     if (most.many > 0) {
-      serves_tensor_cores(p) ? launch_attend_many(cuda.queue(), p, grid)
-                             : launch_attend_plain(cuda.queue(), p, grid);
+      !serves_tensor_cores(p) ? launch_attend_plain(cuda.queue(), p, grid)
+      : serves_hopper(p)      ? launch_attend_on_hopper(cuda.queue(), p, grid)
+                              : launch_attend_many(cuda.queue(), p, grid);
     }
     if (most.few > 0) {
       p.max_segments = segments_of(a, rows.longest);

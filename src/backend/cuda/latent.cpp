@@ -74,10 +74,9 @@ void latent_attention(ops::Device& device, const ops::LatentAttentionArgs& a) no
   if (most.few == 0) return;
   const std::uint32_t n_keys = selected ? std::min(rows.longest, a.top_k) : rows.longest;
   p.shared.max_segments = bucket_of((n_keys + kSegment - 1) / kSegment);
-  attend_in_parts(cuda, p.shared, {.n_rows = rows.n_rows, .most_new = most.few, .n_splits = 1},
-                  a.n_heads, [&](const AttentionGrid& grid) {
-                    launch_latent_attention(cuda.queue(), p, grid);
-                  });
+  attend_in_parts(
+      cuda, p.shared, {.n_rows = rows.n_rows, .most_new = most.few, .n_splits = 1}, a.n_heads,
+      [&](const AttentionGrid& grid) { launch_latent_attention(cuda.queue(), p, grid); });
 }
 
 void index_select(ops::Device& device, const ops::IndexSelectArgs& a) noexcept {
@@ -94,8 +93,8 @@ void index_select(ops::Device& device, const ops::IndexSelectArgs& a) noexcept {
                 .top_k = a.top_k,
                 .longest = longest,
                 .first_token = 0,
-                .n_tokens = static_cast<std::uint32_t>(std::clamp<std::size_t>(
-                    kScoreBytes / sizeof(float) / longest, 1, a.q.n_rows)),
+                .n_tokens = static_cast<std::uint32_t>(
+                    std::clamp<std::size_t>(kScoreBytes / sizeof(float) / longest, 1, a.q.n_rows)),
                 .pad = 0};
   p.scores = cuda.workspace<float>(0, std::size_t{p.n_tokens} * longest);
   for (; p.first_token < a.q.n_rows; p.first_token += p.n_tokens) {

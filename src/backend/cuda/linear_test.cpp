@@ -32,7 +32,10 @@ std::vector<float> product(const ops::PackedMatrix& w,
   return out.get();
 }
 
-std::span<const float> rows_of(const std::vector<float>& v, std::size_t n, std::size_t first, std::size_t m) {
+std::span<const float> rows_of(const std::vector<float>& v,
+                               std::size_t n,
+                               std::size_t first,
+                               std::size_t m) {
   return {v.data() + first * n, m * n};
 }
 
@@ -44,7 +47,8 @@ std::unique_ptr<ops::Device> make_mirror() {
 double size_of(std::span<const float> w, std::span<const float> x, bool is_exact) {
   double sum = 0;
   for (std::size_t k = 0; k < w.size(); ++k) {
-    const float a = is_exact ? w[k] : round_to_bf16(w[k]), b = is_exact ? x[k] : round_to_bf16(x[k]);
+    const float a = is_exact ? w[k] : round_to_bf16(w[k]),
+                b = is_exact ? x[k] : round_to_bf16(x[k]);
     sum += std::abs(static_cast<double>(a) * static_cast<double>(b));
   }
   return sum;
@@ -212,12 +216,10 @@ TEST_F(CudaProducts, TakeColumnsOfWiderMatricesAndABias) {
         const Array<float> in(device, wide);
         const Array<float> out(device, std::vector<float>(std::size_t{m} * 50, kPoison));
 
-        device.ops().linear(
-            device,
-            {.x = ConstMatView{in.data(), m, 103, 103}.columns(column, 96),
-             .weight = w.get(),
-             .bias = bias.data(),
-             .out = MatView{out.data(), m, 50, 50}.columns(column, 40)});
+        device.ops().linear(device, {.x = ConstMatView{in.data(), m, 103, 103}.columns(column, 96),
+                                     .weight = w.get(),
+                                     .bias = bias.data(),
+                                     .out = MatView{out.data(), m, 50, 50}.columns(column, 40)});
 
         const auto got = out.get();
         for (std::size_t t = 0; t < m; ++t) {

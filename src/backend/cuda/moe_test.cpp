@@ -99,12 +99,12 @@ std::vector<float> one_by_one(const Bank& bank,
     device.ops().linear(device, {.x = row, .weight = e.gate, .bias = e.gate_bias, .out = g});
     device.ops().linear(device, {.x = row, .weight = e.up, .bias = e.up_bias, .out = u});
     device.ops().act_mul(device, {.gate = g, .up = u, .out = g});
-    device.ops().linear(device, {.x = g,
-                                 .weight = e.down,
-                                 .bias = e.down_bias,
-                                 .out = mat_view(y.data(), 1, kHidden)});
+    device.ops().linear(
+        device,
+        {.x = g, .weight = e.down, .bias = e.down_bias, .out = mat_view(y.data(), 1, kHidden)});
     const auto values = y.get();
-    for (std::size_t i = 0; i < kHidden; ++i) out[token * kHidden + i] += values[i] * routing.weights[slot];
+    for (std::size_t i = 0; i < kHidden; ++i)
+      out[token * kHidden + i] += values[i] * routing.weights[slot];
   }
   return out;
 }

@@ -25,6 +25,22 @@ inline NewTokens count_new(std::span<const KvRowView> rows) noexcept {
   return {out.few == 0 ? 0 : bucket_of(out.few), out.many == 0 ? 0 : bucket_of(out.many)};
 }
 
+// How many blocks share the segments of each of n_walks: what takes least time if a multiprocessor
+// holds two blocks, and a block's start takes as long as a third of a segment.
+inline std::uint32_t splits_of(int n_multiprocessors,
+                               std::uint32_t n_walks,
+                               std::uint32_t n_segments) noexcept {
+  const auto n_places = static_cast<std::uint32_t>(2 * n_multiprocessors);
+  const auto time_of = [&](std::uint32_t n_splits) {
+    const std::uint32_t n_rounds = (n_walks * n_splits + n_places - 1) / n_places;
+    return n_rounds * (3 * ((n_segments + n_splits - 1) / n_splits) + 1);
+  };
+  std::uint32_t best = 1;
+  for (std::uint32_t n = 2; n <= n_segments; n = n < 8 ? n + 1 : n + n / 8)
+    if (time_of(n) < time_of(best)) best = n;
+  return best;
+}
+
 // attend(grid) launches what leaves partial results of p's rows, which are taken in turns if their
 // results would be too many. blocks_a_segment: of a row.
 template <class Attend>
@@ -34,17 +50,16 @@ void attend_in_parts(CudaDevice& device,
                      std::uint32_t blocks_a_segment,
                      Attend&& attend) {
   const std::size_t parts_a_row = std::size_t{grid.most_new} * p.n_heads * p.max_segments;
-  const auto together = static_cast<std::uint32_t>(std::clamp<std::size_t>(
-      kPartBytes / sizeof(float) / (parts_a_row * p.dim), 1, grid.n_rows));
+  const auto together = static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(kPartBytes / sizeof(float) / (parts_a_row * p.dim), 1, grid.n_rows));
   p.part_out = device.workspace<float>(0, together * parts_a_row * p.dim);
   p.part_ml = device.workspace<float2>(1, together * parts_a_row);
   p.part_tokens = grid.most_new;
   const std::uint32_t n_rows = grid.n_rows;
   for (std::uint32_t first = 0; first < n_rows; first += together, p.rows += together) {
     grid.n_rows = std::min(together, n_rows - first);
-    const auto wanted = static_cast<std::uint32_t>(16 * device.n_multiprocessors()) /
-                        (blocks_a_segment * grid.n_rows);
-    grid.n_splits = std::min(p.max_segments, bucket_of(std::max(1u, wanted)));
+    grid.n_splits =
+        splits_of(device.n_multiprocessors(), blocks_a_segment * grid.n_rows, p.max_segments);
     attend(grid);
     launch_combine(device.queue(), p, grid);
   }

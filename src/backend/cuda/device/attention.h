@@ -48,6 +48,9 @@ bool serves_tensor_cores(const AttentionParams& params);
 void launch_attend_few(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
 // 64 such pairs a block.
 void launch_attend_many(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+// The same rows and bits by wgmma, 128 pairs a block, where the GPU and the build have it.
+bool serves_hopper(const AttentionParams& params);
+void launch_attend_on_hopper(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
 // Any shape, f32 arithmetic.
 void launch_attend_plain(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
 // Partial results to outputs.

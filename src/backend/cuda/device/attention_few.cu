@@ -56,7 +56,7 @@ struct Block {
     if constexpr (kEncoded) {
       fetch_encoded<kThreads>(source, tile, to);
     } else {
-      fetch_exact<kDim, kThreads>(source, tile, to);
+      fetch_exact<PaddedRows<kDim>, kThreads>(source, tile, to);
     }
   }
 
@@ -154,7 +154,7 @@ struct Block {
     if constexpr (kEncoded) {
       const std::byte* const encoded = elements;
       elements = shared + layout.elements_at;
-      expand_tile<kDim, kThreads>(
+      expand_tile<PaddedRows<kDim>, kThreads>(
           source, tile, encoded, reinterpret_cast<const float*>(shared + layout.centroids_at),
           elements);
       __syncthreads();
@@ -185,7 +185,7 @@ struct Block {
 };
 
 template <int kDim, bool kEncoded>
-__global__ void __launch_bounds__(kThreads) attend_few(AttentionParams p) {
+__global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_few(AttentionParams p) {
   extern __shared__ __align__(16) std::byte shared[];
   constexpr int kDepth = kStages<kDim, kEncoded>;
   const KvRow row = p.rows[blockIdx.z];
@@ -209,15 +209,6 @@ __global__ void __launch_bounds__(kThreads) attend_few(AttentionParams p) {
       .rows = {query_row(p, row, kv_head, m + lane / 4), query_row(p, row, kv_head, m + lane / 4 + 8)},
       .warp = threadIdx.x / 32,
       .lane = lane};
-#pragma unroll
-  for (int step = 0; step < block.kSteps; ++step)
-    load_query(p, block.rows, static_cast<std::uint32_t>(step), block.query[step]);
-  if (p.dim < kDim)
-    clear<kThreads>(shared, kEncoded ? block.layout.weights_at : block.layout.elements_at);
-  if (kEncoded)
-    load_centroids<kThreads>(p.v, reinterpret_cast<float*>(shared + block.layout.centroids_at));
-  __syncthreads();
-
   // Tiles of the block's segments, one list: number t is tile t % 4 of every gridDim.x-th segment.
   const std::uint32_t n_segments = (last - first) / gridDim.x + 1;
   const auto position_of = [&](std::uint32_t t) {
@@ -227,10 +218,20 @@ __global__ void __launch_bounds__(kThreads) attend_few(AttentionParams p) {
     const std::uint32_t position = position_of(t);
     return t < 4 * n_segments && position < end && position + kTile > first_seen.begin;
   };
+  if (p.dim < kDim) {
+    clear<kThreads>(shared, kEncoded ? block.layout.weights_at : block.layout.elements_at);
+    __syncthreads();
+  }
   for (std::uint32_t t = 0; t < kDepth - 1; ++t) {
     if (is_needed(t)) block.fetch(position_of(t), t);
     commit_copies();
   }
+  // While the first tiles are on their way:
+#pragma unroll
+  for (int step = 0; step < block.kSteps; ++step)
+    load_query(p, block.rows, static_cast<std::uint32_t>(step), block.query[step]);
+  if (kEncoded)
+    load_centroids<kThreads>(p.v, reinterpret_cast<float*>(shared + block.layout.centroids_at));
   for (std::uint32_t t = 0; t < 4 * n_segments; ++t) {
     wait_for_copies<kDepth - 2>();
     __syncthreads();
@@ -264,11 +265,12 @@ void launch_attend_few(Queue& queue, const AttentionParams& p, const AttentionGr
 }
 
 bool serves_tensor_cores(const AttentionParams& p) {
-  const auto is_short = [](const KvSide& side) {
-    return side.kind == KvKind::exact || (side.scale_type != Type::f32 && side.scale_bytes > 0);
+  const auto is_known = [](const KvSide& side) {
+    return side.kind == KvKind::exact ||
+           side.scale_type == (side.kind == KvKind::affine ? Type::bf16 : Type::f16);
   };
   return p.rounds != 0 && p.dim % 16 == 0 && p.dim <= kLongestTensorRow && p.block_tokens >= 8 &&
-         is_short(p.k) && is_short(p.v);
+         is_known(p.k) && is_known(p.v);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -78,7 +78,7 @@ struct Block {
     if constexpr (kEncoded) {
       fetch_encoded<kThreads>(source, tile, to);
     } else {
-      fetch_exact<kDim, kThreads>(source, tile, to);
+      fetch_exact<PaddedRows<kDim>, kThreads>(source, tile, to);
     }
   }
 
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_many(Att
     commit_copies();
     std::byte* elements = shared + stage * layout.stage_bytes;
     if constexpr (kEncoded) {
-      expand_tile<kDim, kThreads>(block.source, tile, elements, centroids,
+      expand_tile<PaddedRows<kDim>, kThreads>(block.source, tile, elements, centroids,
                                   shared + layout.elements_at);
       elements = shared + layout.elements_at;
       __syncthreads();

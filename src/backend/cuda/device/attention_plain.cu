@@ -117,7 +117,7 @@ __global__ void combine_kernel(AttentionParams p) {
     for (int j = 0; j < kPerThread; ++j) {
       const std::uint32_t d = threadIdx.x + kCombineThreads * j;
       if (d >= p.dim) continue;
-#pragma unroll 8
+#pragma unroll 16
       for (std::uint32_t s = 0; s < n_here; ++s)
         out[j] = fmaf(out[j], factors[s].keep, parts[std::size_t{s} * p.dim + d] * factors[s].gain);
     }

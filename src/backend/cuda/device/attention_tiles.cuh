@@ -12,11 +12,19 @@
 
 namespace kvasir::backend::cuda {
 
-// Bytes of a tile of rows of kDim elements.
+// Where 16 bytes of a tile of rows of kDim elements lie: in padded rows.
 template <int kDim>
 constexpr std::uint32_t kRowStride = 2 * kDim + 16;
 template <int kDim>
 constexpr std::uint32_t kTileBytes = kTile * kRowStride<kDim>;
+template <int kDim>
+struct PaddedRows {
+  static constexpr int kElements = kDim;
+  static constexpr std::uint32_t kBytes = kTileBytes<kDim>;
+  __device__ static std::uint32_t place(std::uint32_t row, std::uint32_t chunk) {
+    return row * kRowStride<kDim> + 16 * chunk;
+  }
+};
 
 // What a block reads: one row's keys of one head, of which [begin, end) are there.
 struct TileSource {
@@ -29,21 +37,31 @@ struct TileSource {
     return (std::size_t{block} * p.n_kv_heads + head) * p.block_tokens +
            (position & (p.block_tokens - 1));
   }
+  // A group of 32, 64 or 128 elements in pieces of 32: 0, 1, 2.
+  __device__ static std::uint32_t group_shift(const KvSide& side) { return side.group >> 6; }
 };
 
-template <int kDim, int kThreads>
-__device__ void fetch_exact(const TileSource& source, std::uint32_t tile, std::uint32_t to) {
-  constexpr std::uint32_t kChunks = kDim / 8;
+// The kThreads threads of which this is number `thread`.
+template <class Rows, int kThreads>
+__device__ void fetch_exact(const TileSource& source,
+                            std::uint32_t tile,
+                            std::uint32_t to,
+                            std::uint32_t thread = threadIdx.x) {
+  constexpr std::uint32_t kChunks = Rows::kElements / 8;
   const AttentionParams& p = source.p;
+  // Rows of a block lie one after another: of a whole tile where blocks are no smaller.
+  const bool is_run = p.block_tokens >= kTile;
+  const std::size_t run_at = is_run ? source.index(tile) * p.k.code_bytes : 0;
 #pragma unroll
-  for (std::uint32_t i = threadIdx.x; i < kTile * kChunks; i += kThreads) {
+  for (std::uint32_t i = thread; i < kTile * kChunks; i += kThreads) {
     const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
     if (8 * c >= p.dim) continue;
     const bool present = position >= source.begin && position < source.end;
-    const std::size_t at = (present ? source.index(position) : 0) * p.k.code_bytes + 16 * c;
-    const std::uint32_t place = to + r * kRowStride<kDim> + 16 * c;
+    std::size_t at = run_at + r * p.k.code_bytes + 16 * c;
+    if (!is_run) at = (present ? source.index(position) : 0) * p.k.code_bytes + 16 * c;
+    const std::uint32_t place = to + Rows::place(r, c);
     copy_16_async(place, p.k.codes + at, present);
-    copy_16_async(place + kTileBytes<kDim>, p.v.codes + at, present);
+    copy_16_async(place + Rows::kBytes, p.v.codes + at, present);
   }
 }
 
@@ -57,45 +75,47 @@ __device__ void fetch_part(const TileSource& source,
                            std::uint32_t tile,
                            const std::byte* plane,
                            std::uint32_t row_bytes,
-                           std::uint32_t to) {
+                           std::uint32_t to,
+                           std::uint32_t thread) {
   const std::uint32_t run = min(kTile, source.p.block_tokens);  // rows that lie one after another
   for (std::uint32_t r = 0; r < kTile; r += run) {
     const std::uint32_t position = tile + r;
     if (position >= source.end || position + run <= source.begin) continue;
     const std::byte* const from = plane + source.index(position) * row_bytes;
-    for (std::uint32_t i = 16 * threadIdx.x; i < run * row_bytes; i += 16 * kThreads)
+    for (std::uint32_t i = 16 * thread; i < run * row_bytes; i += 16 * kThreads)
       copy_16_async(to + r * row_bytes + i, from + i);
   }
 }
 template <int kThreads>
-__device__ void fetch_encoded(const TileSource& source, std::uint32_t tile, std::uint32_t to) {
+__device__ void fetch_encoded(const TileSource& source,
+                              std::uint32_t tile,
+                              std::uint32_t to,
+                              std::uint32_t thread = threadIdx.x) {
   for (const KvSide* side : {&source.p.k, &source.p.v}) {
-    fetch_part<kThreads>(source, tile, side->codes, side->code_bytes, to);
+    fetch_part<kThreads>(source, tile, side->codes, side->code_bytes, to, thread);
     to += kTile * side->code_bytes;
-    fetch_part<kThreads>(source, tile, side->scales, side->scale_bytes, to);
+    fetch_part<kThreads>(source, tile, side->scales, side->scale_bytes, to, thread);
     to += kTile * side->scale_bytes;
     if (side->offset_bytes == 0) continue;
-    fetch_part<kThreads>(source, tile, side->offsets, side->offset_bytes, to);
+    fetch_part<kThreads>(source, tile, side->offsets, side->offset_bytes, to, thread);
     to += kTile * side->offset_bytes;
   }
 }
 
-// 16 codes of kBits from a byte address that is a multiple of their 2 · kBits bytes.
+// 32 codes of kBits, from an address that is a multiple of 4, 8 or 16 as their bytes' number is.
 template <int kBits>
 struct Codes {
-  std::uint32_t words[(16 * kBits + 31) / 32];
+  std::uint32_t words[kBits];
   __device__ explicit Codes(const std::byte* from) {
-    if constexpr (kBits == 8) {
-      *reinterpret_cast<uint4*>(words) = *reinterpret_cast<const uint4*>(from);
-    } else if constexpr (kBits == 4) {
-      *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(from);
-    } else if constexpr (kBits == 2) {
-      words[0] = *reinterpret_cast<const std::uint32_t*>(from);
-    } else {
-      const auto* const halves = reinterpret_cast<const std::uint16_t*>(from);
+    if constexpr (kBits % 4 == 0) {
 #pragma unroll
-      for (int i = 0; i < kBits; ++i)
-        words[i / 2] = i % 2 == 0 ? halves[i] : words[i / 2] | std::uint32_t{halves[i]} << 16;
+      for (int i = 0; i < kBits; i += 4)
+        *reinterpret_cast<uint4*>(words + i) = reinterpret_cast<const uint4*>(from)[i / 4];
+    } else if constexpr (kBits == 2) {
+      *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(from);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kBits; ++i) words[i] = reinterpret_cast<const std::uint32_t*>(from)[i];
     }
   }
   __device__ std::uint32_t operator[](int i) const {  // i known at compile time
@@ -104,63 +124,82 @@ struct Codes {
     if (place + kBits > 32) window |= words[word + 1] << (32 - place);
     return window & ((1u << kBits) - 1u);
   }
+  // Code i as a float: the bits of 2^23 + code, less 2^23. Signed ones, of 8 bits: 128 more each.
+  template <bool kSigned>
+  __device__ float as_float(int i) const {
+    if constexpr (kBits == 8) {
+      const std::uint32_t word = kSigned ? words[i / 4] ^ 0x80808080u : words[i / 4];
+      const std::uint32_t bits =
+          __byte_perm(word, 0x4b000000u, 0x7440u + static_cast<unsigned>(i % 4));
+      return __uint_as_float(bits) - (kSigned ? 8388736.0f : 8388608.0f);
+    }
+    return __uint_as_float(0x4b000000u | (*this)[i]) - 8388608.0f;
+  }
 };
 
-// An integer below 2^23 as a float, by the bits of 2^23 + code.
-__device__ inline float float_of_code(std::uint32_t code) {
-  return __uint_as_float(0x4b000000u | code) - 8388608.0f;
-}
-
 template <KvKind kKind, int kBits>
-__device__ float element_of_code(std::uint32_t code, GroupScale g, const float* centroids) {
-  if constexpr (kKind == KvKind::affine) return fmaf(float_of_code(code), g.scale, g.offset);
-  if constexpr (kKind == KvKind::turbo_values) return centroids[code] * g.scale;
-  const float integer = kBits == 8 ? float_of_code(code ^ 0x80u) - 128.0f : float_of_code(code);
-  return (integer + g.offset) * g.scale;
+__device__ float element_of_code(const Codes<kBits>& codes,
+                                 int i,
+                                 GroupScale g,
+                                 const float* centroids) {
+  if constexpr (kKind == KvKind::affine) return fmaf(codes.template as_float<false>(i), g.scale, g.offset);
+  if constexpr (kKind == KvKind::turbo_values) return centroids[codes[i]] * g.scale;
+  return (codes.template as_float<kBits == 8>(i) + g.offset) * g.scale;
 }
 
-template <int kDim, int kThreads, KvKind kKind, int kBits>
+template <class Rows, int kThreads, KvKind kKind, int kBits>
 __device__ void expand_as(const TileSource& source,
                           const KvSide& side,
                           std::uint32_t tile,
                           const std::byte* from,
                           const float* centroids,
-                          std::byte* to) {
-  constexpr std::uint32_t kChunks = kDim / 16;
+                          std::byte* to,
+                          std::uint32_t thread) {
+  constexpr std::uint32_t kChunks = Rows::kElements / 32;
+  constexpr Type kScales = kKind == KvKind::affine ? Type::bf16 : Type::f16;
   const std::byte* const scales = from + kTile * side.code_bytes;
   const std::byte* const offsets = scales + kTile * side.scale_bytes;
-  for (std::uint32_t i = threadIdx.x; i < kTile * kChunks; i += kThreads) {
+#pragma unroll 2
+  for (std::uint32_t i = thread; i < kTile * kChunks; i += kThreads) {
     const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
-    if (16 * c >= source.p.dim) continue;
-    uint4* const place = reinterpret_cast<uint4*>(to + r * kRowStride<kDim> + 32 * c);
+    if (32 * c >= source.p.dim) continue;
+    const auto store = [&](std::uint32_t quarter, uint4 elements) {
+      *reinterpret_cast<uint4*>(to + Rows::place(r, 4 * c + quarter)) = elements;
+    };
     if (position < source.begin || position >= source.end) {
-      place[0] = place[1] = uint4{0, 0, 0, 0};
+      for (std::uint32_t quarter = 0; quarter < 4; ++quarter) store(quarter, uint4{0, 0, 0, 0});
       continue;
     }
-    const std::uint32_t g = 16 * c / side.group;
-    GroupScale group{load_as(side.scale_type, scales + r * side.scale_bytes, g), 0.0f};
+    const std::uint32_t g = c >> source.group_shift(side);
+    GroupScale group{load_as(kScales, scales + r * side.scale_bytes, g), 0.0f};
     if (kKind != KvKind::turbo_values)
-      group.offset = load_as(side.scale_type, offsets + r * side.offset_bytes, g);
-    const Codes<kBits> codes(from + r * side.code_bytes + c * 2 * kBits);
-    std::uint32_t out[8];
+      group.offset = load_as(kScales, offsets + r * side.offset_bytes, g);
+    const Codes<kBits> codes(from + r * side.code_bytes + c * 4 * kBits);
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-      out[j] = pack_bf16(element_of_code<kKind, kBits>(codes[2 * j], group, centroids),
-                         element_of_code<kKind, kBits>(codes[2 * j + 1], group, centroids));
-    place[0] = uint4{out[0], out[1], out[2], out[3]};
-    place[1] = uint4{out[4], out[5], out[6], out[7]};
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      std::uint32_t out[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int e = 8 * quarter + 2 * j;
+        out[j] = pack_bf16(element_of_code<kKind>(codes, e, group, centroids),
+                           element_of_code<kKind>(codes, e + 1, group, centroids));
+      }
+      store(quarter, uint4{out[0], out[1], out[2], out[3]});
+    }
   }
 }
 
-template <int kDim, int kThreads>
+template <class Rows, int kThreads>
 __device__ void expand_side(const TileSource& source,
                             const KvSide& side,
                             std::uint32_t tile,
                             const std::byte* from,
                             const float* centroids,
-                            std::byte* to) {
+                            std::byte* to,
+                            std::uint32_t thread) {
   const auto expand = [&](auto kind, auto bits) {
-    expand_as<kDim, kThreads, kind.value, bits.value>(source, side, tile, from, centroids, to);
+    expand_as<Rows, kThreads, kind.value, bits.value>(source, side, tile, from, centroids, to,
+                                                      thread);
   };
   using std::integral_constant;
   constexpr auto kAffine = integral_constant<KvKind, KvKind::affine>{};
@@ -187,15 +226,17 @@ __device__ void expand_side(const TileSource& source,
   }
 }
 // Both sides of an encoded tile to elements.
-template <int kDim, int kThreads>
+template <class Rows, int kThreads>
 __device__ void expand_tile(const TileSource& source,
                             std::uint32_t tile,
                             const std::byte* from,
                             const float* centroids,
-                            std::byte* to) {
+                            std::byte* to,
+                            std::uint32_t thread = threadIdx.x) {
   const std::byte* const values = from + kTile * row_bytes_of(source.p.k);
-  expand_side<kDim, kThreads>(source, source.p.k, tile, from, centroids, to);
-  expand_side<kDim, kThreads>(source, source.p.v, tile, values, centroids, to + kTileBytes<kDim>);
+  expand_side<Rows, kThreads>(source, source.p.k, tile, from, centroids, to, thread);
+  expand_side<Rows, kThreads>(source, source.p.v, tile, values, centroids, to + Rows::kBytes,
+                              thread);
 }
 
 // Shared memory of a block, zeroed where rows are shorter than kDim; the centroids of the values.

@@ -14,7 +14,7 @@ constexpr float kLog2E = 1.44269504f;
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu_of(float x) { return x / (1.0f + expf(-x)); }
-__device__ inline float gelu_of(float x) { return 0.5f * x * (1.0f + erff(x * 0.707106781f)); }
+__device__ inline float gelu_of(float x) { return (0.5f * x) * erfcf(x * -0.707106781f); }
 __device__ inline float gelu_tanh_of(float x) {  // 0.5 x (1 + tanh y) = x σ(2 y)
   return x * sigmoid_of(1.59576912f * fmaf((0.044715f * x) * x, x, x));
 }
