@@ -106,7 +106,16 @@ std::uint32_t warps_for(const CudaDevice& device,
   const std::uint32_t n_tiles = (n_out + kTileRows - 1) / kTileRows * n_columns;
   const auto n_sms = static_cast<std::uint32_t>(device.n_multiprocessors());
   if (n_rows <= 2) return 1;
-  return n_tiles >= 4 * n_sms ? 4 : 2;
+  if (n_rows <= kFewRows) return n_tiles >= 4 * n_sms ? 4 : 2;
+  return n_tiles > 2 * n_sms ? 4 : 2;
+}
+
+void launch_grouped(CudaDevice& device, const Products::Table& table, ProductArgs args) noexcept {
+  for (std::uint32_t kind = 0; kind < 3; ++kind) {
+    if (!(table.scale_kinds >> kind & 1)) continue;
+    args.weight.scale = static_cast<ScaleKind>(kind);
+    launch_product(device.queue(), args);
+  }
 }
 
 void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
@@ -154,7 +163,7 @@ void head_linear(ops::Device& device, const ops::HeadLinearArgs& a) noexcept {
     args.x_is_bf16 = 1;
   }
   args.n_warps = warps_for(cuda, table.first.n_out, a.x.n_rows, n_heads);
-  launch_product(cuda.queue(), args);
+  launch_grouped(cuda, table, args);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -65,7 +65,7 @@ void project(CudaDevice& device,
   }
   const std::uint64_t at = device.queue().n_changes();
   args.n_warps = warps_for(device, table.first.n_out, lists.group.item_rows, lists.group.n_items);
-  launch_product(device.queue(), args);
+  launch_grouped(device, table, args);
   device.products().keep_converted(at, out);
 }
 

@@ -16,6 +16,8 @@
 namespace kvasir::backend::cuda {
 namespace {
 
+constexpr std::uint32_t kLeastHalfGroup = 32;  // smaller groups have f32 scales
+
 bool same_bits(float a, float b) noexcept {
   return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
@@ -44,33 +46,28 @@ bool bf16_fma_serves(float scale, float bias) noexcept {
          std::isfinite(s) && std::isfinite(b);
 }
 
-struct ScaleFacts {
-  ScaleKind kind;
-  bool bf16_fma;
-};
-
-ScaleFacts find_scale_facts(const codec::WeightMatrix& weight, std::size_t group, ThreadPool& pool) {
-  std::atomic<bool> f16{true}, bf16{true}, fma{true};
+// The narrowest kind that kernels have and that holds all scales and biases exactly.
+ScaleKind find_scale_kind(const codec::WeightMatrix& weight, const Weight& w, ThreadPool& pool) {
+  if (w.group < kLeastHalfGroup) return ScaleKind::f32;
+  std::atomic<bool> f16{true}, bf16{w.has_bias != 0};
   std::atomic<std::size_t> next{0};
   pool.run([&](int) {
     Row row;
-    for (std::size_t r = next++; r < weight.n_out; r = next++) {
-      row.unpack(weight, r, group);
+    for (std::size_t r = next++; r < weight.n_out && (f16 || bf16); r = next++) {
+      row.unpack(weight, r, w.group);
       for (std::size_t g = 0; g < row.scales.size(); ++g) {
         const float s = row.scales[g], b = row.biases[g];
-        const auto both = [&](auto round) { return same_bits(round(s), s) && same_bits(round(b), b); };
+        const auto both = [&](auto round) {
+          return same_bits(round(s), s) && same_bits(round(b), b);
+        };
         if (!both([](float x) { return to_f32(to_f16(x)); })) f16 = false;
         if (!both([](float x) { return round_to_bf16(x); })) bf16 = false;
-        if (!bf16_fma_serves(s, b)) fma = false;
+        if (w.code == Code::nibble && !bf16_fma_serves(s, b)) bf16 = false;
       }
     }
   });
-  // bf16 first where it lets the faster arithmetic serve.
-  const ScaleKind kind = bf16 && fma ? ScaleKind::bf16
-                         : f16       ? ScaleKind::f16
-                         : bf16      ? ScaleKind::bf16
-                                     : ScaleKind::f32;
-  return {kind, bf16 && fma};
+  // bf16 first: 4-bit codes are decoded fastest with it.
+  return bf16 ? ScaleKind::bf16 : f16 ? ScaleKind::f16 : ScaleKind::f32;
 }
 
 // Before the scales are known: f32.
@@ -94,9 +91,8 @@ Result<Weight> plan(const codec::WeightMatrix& weight, ops::PackOptions options)
   return w;
 }
 
-void set_scale(Weight& w, ScaleFacts facts) {
-  w.scale = facts.kind;
-  w.bf16_fma = facts.bf16_fma && w.code == Code::nibble && w.has_bias;
+void set_scale(Weight& w, ScaleKind kind) {
+  w.scale = kind;
   w.chunk_bytes = codes_bytes(w.code) + kChunkK / w.group * kTileRows * scale_bytes(w.scale) *
                                             (w.has_bias ? 2 : 1);
 }
@@ -173,26 +169,34 @@ void put_tile(const codec::WeightMatrix& weight, const Weight& w, std::size_t t,
   }
 }
 
-// As find_scale_facts finds them in all but freak weights.
-ScaleFacts expect_scale_facts(const codec::WeightMatrix& weight,
-                              const codec::WeightTypeInfo& info) {
-  const bool is_half = info.scale_plane == codec::ScalePlane::floats
-                           ? weight.planes.scale_type != codec::ScaleType::f32
-                       : info.scale_plane == codec::ScalePlane::none
-                           ? info.group == info.block || info.name.starts_with("tq")
-                           : info.scale_plane == codec::ScalePlane::e8m0;
-  return {is_half ? ScaleKind::f16 : ScaleKind::f32, false};
+// What find_scale_kind finds in all but freak weights, from the type alone; both halves are of a size.
+ScaleKind expect_scale_kind(const codec::WeightMatrix& weight, const codec::WeightTypeInfo& info) {
+  if (info.group < kLeastHalfGroup) return ScaleKind::f32;
+  switch (info.scale_plane) {
+    case codec::ScalePlane::none: {
+      // A block's only scale is stored as it is; those of smaller groups are products with it.
+      const bool is_ternary = info.name.starts_with("tq");
+      return info.group == info.block || is_ternary ? ScaleKind::f16 : ScaleKind::f32;
+    }
+    case codec::ScalePlane::floats:
+      return weight.planes.scale_type == codec::ScaleType::f32 ? ScaleKind::f32 : ScaleKind::f16;
+    case codec::ScalePlane::e8m0:
+      return ScaleKind::f16;
+    case codec::ScalePlane::e4m3:
+    case codec::ScalePlane::columns:
+      break;
+  }
+  return ScaleKind::f32;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<ops::PackedMatrix>> CudaDevice::pack(const codec::WeightMatrix& weight,
                                                             ops::PackOptions options) {
-  const codec::WeightTypeInfo& info = codec::info(weight.type);
   auto m = std::make_unique<CudaMatrix>(weight.n_out, weight.n_in);
   Weight& w = m->weight;
   KVASIR_TRY(w, plan(weight, options));
-  if (is_quantized(w)) set_scale(w, find_scale_facts(weight, info.group, products().pool()));
+  if (is_quantized(w)) set_scale(w, find_scale_kind(weight, w, products().pool()));
   KVASIR_TRY(m->data, allocate(unit_bytes(w) * n_units(w), ops::MemoryKind::device));
   w.data = m->data.data();
   const Status uploaded =
@@ -205,7 +209,7 @@ Result<std::unique_ptr<ops::PackedMatrix>> CudaDevice::pack(const codec::WeightM
 
 Result<std::size_t> packed_size_bytes(const codec::WeightMatrix& weight, ops::PackOptions options) {
   KVASIR_TRY(Weight w, plan(weight, options));
-  if (is_quantized(w)) set_scale(w, expect_scale_facts(weight, codec::info(weight.type)));
+  if (is_quantized(w)) set_scale(w, expect_scale_kind(weight, codec::info(weight.type)));
   return unit_bytes(w) * n_units(w);
 }
 

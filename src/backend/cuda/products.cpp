@@ -105,10 +105,12 @@ Products::Table Products::make_table(Known known,
   std::vector<Weight> weights;
   std::vector<const float*> biases;
   bool has_bias = false;
-  std::uint32_t chunk_bytes = 0;
+  std::uint32_t chunk_bytes = 0, scale_kinds = 0;
   for (std::size_t i = 0; i < known.n; ++i) {
     weights.push_back(matrix_of(matrix(i)).weight);
-    KVASIR_CHECK(weights[i].code == weights[0].code) << "one code for all experts of a layer";
+    KVASIR_CHECK(weights[i].code == weights[0].code && weights[i].has_bias == weights[0].has_bias)
+        << "one type for all experts of a layer";
+    scale_kinds |= 1u << static_cast<unsigned>(weights[i].scale);
     chunk_bytes = std::max(chunk_bytes, weights[i].chunk_bytes);
     biases.push_back(bias(i));
     has_bias |= biases[i] != nullptr;
@@ -125,7 +127,7 @@ Products::Table Products::make_table(Known known,
                                cudaMemcpyHostToDevice, device_.stream()));
   known.table = {reinterpret_cast<const Weight*>(at),
                  has_bias ? reinterpret_cast<const float* const*>(at + weights_bytes) : nullptr,
-                 weights[0], chunk_bytes};
+                 weights[0], chunk_bytes, scale_kinds};
   tables_.push_back(std::move(known));
   return tables_.back().table;
 }

@@ -11,6 +11,7 @@
 #include "backend/cuda/detail/blas.h"
 #include "backend/cuda/detail/cuda_matrix.h"
 #include "backend/cuda/detail/cuda_ops.h"
+#include "backend/cuda/device/product.h"
 #include "base/thread_pool.h"
 #include "ops/moe.h"
 
@@ -41,6 +42,7 @@ class Products {
     const float* const* biases;  // null: none
     Weight first;                // facts that all share
     std::uint32_t chunk_bytes;   // the largest
+    std::uint32_t scale_kinds;   // bit i: some have ScaleKind i
   };
   Table table(std::span<const ops::PackedMatrix* const> matrices);
   enum Role : int { kGate, kUp, kDown };
@@ -73,6 +75,8 @@ class Products {
   std::uint64_t converted_at_ = 0;
 };
 
+// A launch for each kind of scales that weights of the table have.
+void launch_grouped(CudaDevice& device, const Products::Table& table, ProductArgs args) noexcept;
 // Of how many warps blocks are, for n_columns columns of blocks.
 std::uint32_t warps_for(const CudaDevice& device,
                         std::uint32_t n_out,

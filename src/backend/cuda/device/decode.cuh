@@ -12,10 +12,23 @@
 
 namespace kvasir::backend::cuda {
 
+// What a quantized weight's codes are multiplied with: compile-time facts of a Weight.
+template <Code kCodeOf, ScaleKind kScaleOf, bool kHasBiasOf>
+struct Format {
+  static constexpr Code kCode = kCodeOf;
+  static constexpr ScaleKind kScale = kScaleOf;
+  static constexpr bool kHasBias = kHasBiasOf;
+  static constexpr bool kIsDense = kCode == Code::bf16;
+  static constexpr bool kIsPacked = kCode == Code::nibble && kScale == ScaleKind::bf16;
+  // Steps of 16 elements of K after which scales are read anew.
+  static constexpr unsigned kScaleSteps = kScale == ScaleKind::f32 ? 1 : 2;
+  static constexpr unsigned kRowBytes = (kScale == ScaleKind::f32 ? 4 : 2) * (kHasBias ? 2 : 1);
+};
+
 // Scale and bias of a thread's two rows, for one group.
 struct RowScales {
   float scale[2], bias[2];
-  std::uint32_t scale2[2], bias2[2];  // the same twice in bf16, where fma.rn.bf16x2 serves
+  std::uint32_t scale2[2], bias2[2];  // kIsPacked: the same twice in bf16
 };
 
 __device__ inline float half_bits(std::uint32_t bits, bool is_f16) {
@@ -23,30 +36,26 @@ __device__ inline float half_bits(std::uint32_t bits, bool is_f16) {
                 : __uint_as_float(bits << 16);
 }
 
-// scales: of one group of a tile, [16 rows].
-template <bool kIsFast>
-__device__ inline void load_scales(RowScales& out,
-                                   const Weight& w,
-                                   const unsigned char* scales,
-                                   unsigned lane) {
+// group: of one group of a tile, [16 rows].
+template <class F>
+__device__ inline void load_scales(RowScales& out, const unsigned char* group, unsigned lane) {
 #pragma unroll
   for (unsigned h = 0; h < 2; ++h) {
-    const unsigned row = lane / 4 + 8 * h;
-    if constexpr (kIsFast) {
-      const std::uint32_t both = reinterpret_cast<const std::uint32_t*>(scales)[row];
+    const unsigned char* at = group + (lane / 4 + 8 * h) * F::kRowBytes;
+    if constexpr (F::kScale == ScaleKind::f32 && F::kHasBias) {
+      const float2 both = *reinterpret_cast<const float2*>(at);
+      out.scale[h] = both.x;
+      out.bias[h] = both.y;
+    } else if constexpr (F::kScale == ScaleKind::f32) {
+      out.scale[h] = *reinterpret_cast<const float*>(at);
+    } else if constexpr (!F::kHasBias) {
+      out.scale[h] = half_bits(*reinterpret_cast<const unsigned short*>(at), true);
+    } else {
+      const std::uint32_t both = *reinterpret_cast<const std::uint32_t*>(at);
       out.scale2[h] = __byte_perm(both, 0, 0x1010);
       out.bias2[h] = __byte_perm(both, 0, 0x3232);
-      continue;
-    }
-    const unsigned at = w.has_bias ? 2 * row : row;
-    out.bias[h] = 0.0f;
-    if (w.scale == ScaleKind::f32) {
-      out.scale[h] = reinterpret_cast<const float*>(scales)[at];
-      if (w.has_bias) out.bias[h] = reinterpret_cast<const float*>(scales)[at + 1];
-    } else {
-      const auto* halves = reinterpret_cast<const unsigned short*>(scales);
-      out.scale[h] = half_bits(halves[at], w.scale == ScaleKind::f16);
-      if (w.has_bias) out.bias[h] = half_bits(halves[at + 1], w.scale == ScaleKind::f16);
+      out.scale[h] = half_bits(both & 0xffffu, F::kScale == ScaleKind::f16);
+      out.bias[h] = half_bits(both >> 16, F::kScale == ScaleKind::f16);
     }
   }
 }
@@ -60,26 +69,29 @@ __device__ inline float nibble_at(std::uint32_t word, float offset) {
   return __fsub_rn(shifted, __fadd_rn(__uint_as_float(kOne), offset));
 }
 
+template <bool kHasBias>
 __device__ inline std::uint32_t weigh(const RowScales& s, int row, float lo, float hi) {
+  if constexpr (!kHasBias) return pack_bf16(__fmul_rn(lo, s.scale[row]), __fmul_rn(hi, s.scale[row]));
   return pack_bf16(__fmaf_rn(lo, s.scale[row], s.bias[row]),
                    __fmaf_rn(hi, s.scale[row], s.bias[row]));
 }
 
+template <bool kHasBias>
 __device__ inline void decode_nibbles(std::uint32_t word,
                                       const RowScales& s,
                                       float offset,
-                                      std::uint32_t (&a)[4]) {
+                                      std::uint32_t* a) {
   const std::uint32_t high = word >> 12;
-  a[0] = weigh(s, 0, nibble_at<0>(word, offset), nibble_at<16>(word, offset));
-  a[1] = weigh(s, 1, nibble_at<4>(word, offset), nibble_at<8>(high, offset));
-  a[2] = weigh(s, 0, nibble_at<8>(word, offset), nibble_at<12>(high, offset));
-  a[3] = weigh(s, 1, nibble_at<12>(word, offset), nibble_at<16>(high, offset));
+  a[0] = weigh<kHasBias>(s, 0, nibble_at<0>(word, offset), nibble_at<16>(word, offset));
+  a[1] = weigh<kHasBias>(s, 1, nibble_at<4>(word, offset), nibble_at<8>(high, offset));
+  a[2] = weigh<kHasBias>(s, 0, nibble_at<8>(word, offset), nibble_at<12>(high, offset));
+  a[3] = weigh<kHasBias>(s, 1, nibble_at<12>(word, offset), nibble_at<16>(high, offset));
 }
 
-// The same where bf16 arithmetic is exact enough (Weight::bf16_fma).
+// The same where bf16 arithmetic is exact enough.
 __device__ inline void decode_nibbles_bf16(std::uint32_t word,
                                            const RowScales& s,
-                                           std::uint32_t (&a)[4]) {
+                                           std::uint32_t* a) {
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const std::uint32_t shifted = ((word >> (4 * r)) & 0x000f000fu) | 0x43004300u;  // 128 + code
@@ -98,15 +110,16 @@ __device__ inline float byte_at(std::uint32_t word, float offset) {
   return __fsub_rn(shifted, __fadd_rn(8388608.0f, offset));
 }
 
+template <bool kHasBias>
 __device__ inline void decode_bytes(std::uint32_t low,
                                     std::uint32_t high,
                                     const RowScales& s,
                                     float offset,
-                                    std::uint32_t (&a)[4]) {
-  a[0] = weigh(s, 0, byte_at<0>(low, offset), byte_at<1>(low, offset));
-  a[1] = weigh(s, 1, byte_at<2>(low, offset), byte_at<3>(low, offset));
-  a[2] = weigh(s, 0, byte_at<0>(high, offset), byte_at<1>(high, offset));
-  a[3] = weigh(s, 1, byte_at<2>(high, offset), byte_at<3>(high, offset));
+                                    std::uint32_t* a) {
+  a[0] = weigh<kHasBias>(s, 0, byte_at<0>(low, offset), byte_at<1>(low, offset));
+  a[1] = weigh<kHasBias>(s, 1, byte_at<2>(low, offset), byte_at<3>(low, offset));
+  a[2] = weigh<kHasBias>(s, 0, byte_at<0>(high, offset), byte_at<1>(high, offset));
+  a[3] = weigh<kHasBias>(s, 1, byte_at<2>(high, offset), byte_at<3>(high, offset));
 }
 
 }  // namespace kvasir::backend::cuda

@@ -22,11 +22,11 @@ __device__ inline std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
 
-__device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], std::uint32_t address) {
+// Stays on its side of a barrier, but other memory accesses may pass it.
+__device__ inline void ldmatrix_x4(std::uint32_t* r, std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
+               : "r"(address));
 }
 
 // 16 bytes to shared memory, the last 16 - n_bytes of them zeros.

@@ -32,7 +32,7 @@ __global__ void convert_kernel(const __grid_constant__ ConvertArgs p) {
 }
 
 // One chunk of a tile by a warp: it decodes a thread's operands and lays them out as rows.
-template <Code kCode>
+template <class F>
 __global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
   const unsigned lane = threadIdx.x % 32;
   const std::uint32_t n_chunks = chunks_of(p.weight.k);
@@ -42,23 +42,21 @@ __global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
   const unsigned char* at = static_cast<const unsigned char*>(p.weight.data) +
                             (std::size_t{tile} * n_chunks + chunk) * p.weight.chunk_bytes;
   const float offset = static_cast<float>(p.weight.offset);
-  const unsigned group_bytes =
-      kTileRows * scale_bytes(p.weight.scale) * (p.weight.has_bias ? 2 : 1);
   RowScales scales;
   for (unsigned step = 0; step < kSteps; ++step) {
     const std::uint32_t k = chunk * kChunkK + step * 16;
     if (k >= p.weight.k) return;
-    if (step * 16 % p.weight.group == 0)
-      load_scales<false>(scales, p.weight,
-                         at + codes_bytes(kCode) + step * 16 / p.weight.group * group_bytes, lane);
+    load_scales<F>(scales,
+                   at + codes_bytes(F::kCode) + step * 16 / p.weight.group * kTileRows * F::kRowBytes,
+                   lane);
     std::uint32_t a[4];
-    if constexpr (kCode == Code::nibble) {
+    if constexpr (F::kCode == Code::nibble) {
       const auto* words = reinterpret_cast<const std::uint32_t*>(at);
-      decode_nibbles(words[(step / 4 * 32 + lane) * 4 + step % 4], scales, offset, a);
+      decode_nibbles<F::kHasBias>(words[(step / 4 * 32 + lane) * 4 + step % 4], scales, offset, a);
     } else {
       const auto* words = reinterpret_cast<const uint2*>(at);
       const uint2 both = words[(step / 2 * 32 + lane) * 2 + step % 2];
-      decode_bytes(both.x, both.y, scales, offset, a);
+      decode_bytes<F::kHasBias>(both.x, both.y, scales, offset, a);
     }
     for (unsigned r = 0; r < 4; ++r) {
       const std::uint32_t row = blockIdx.y * kTileRows + lane / 4 + 8 * (r % 2);
@@ -146,9 +144,24 @@ void launch_convert_rows(Queue& queue, const ConvertArgs& args) {
 void launch_decode(Queue& queue, const DecodeArgs& args) {
   const dim3 grid((chunks_of(args.weight.k) + kThreads / 32 - 1) / (kThreads / 32),
                   (args.n + kTileRows - 1) / kTileRows);
-  args.weight.code == Code::nibble
-      ? queue.launch(&decode_kernel<Code::nibble>, grid, kThreads, 0, args)
-      : queue.launch(&decode_kernel<Code::byte>, grid, kThreads, 0, args);
+  const auto launch = [&]<Code kCode, ScaleKind kScale, bool kHasBias>() {
+    queue.launch(&decode_kernel<Format<kCode, kScale, kHasBias>>, grid, kThreads, 0, args);
+  };
+  const auto launch_code = [&]<Code kCode>() {
+    const bool has_bias = args.weight.has_bias;
+    switch (args.weight.scale) {
+      case ScaleKind::f32:
+        return has_bias ? launch.template operator()<kCode, ScaleKind::f32, true>()
+                        : launch.template operator()<kCode, ScaleKind::f32, false>();
+      case ScaleKind::f16:
+        return has_bias ? launch.template operator()<kCode, ScaleKind::f16, true>()
+                        : launch.template operator()<kCode, ScaleKind::f16, false>();
+      case ScaleKind::bf16:
+        return launch.template operator()<kCode, ScaleKind::bf16, true>();
+    }
+  };
+  args.weight.code == Code::nibble ? launch_code.template operator()<Code::nibble>()
+                                   : launch_code.template operator()<Code::byte>();
 }
 
 void launch_add_bias(Queue& queue, const AddBiasArgs& args) {

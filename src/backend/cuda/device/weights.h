@@ -8,6 +8,8 @@
 //   nibble: a u32 at [s/4][l][s%4], the element at bit 4·r + 16·h
 //   byte: a u64 at [s/2][l][s%2], the element in byte 2·r + h
 // Signed codes are stored plus `offset`. Scales: [group in chunk][row] of {scale, bias} or {scale}.
+// Their kinds: f32; f16, groups of at least 32; bf16, likewise and with biases, and for nibbles only
+// where fma.rn.bf16x2 gives the defined weight for every code (pack.cpp).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -34,8 +36,7 @@ struct Weight {
   ScaleKind scale;
   std::uint32_t has_bias, group, offset;
   std::uint32_t chunk_bytes;  // of all of a tile's 128 elements of K; a multiple of 16
-  // Whether fma.rn.bf16x2 gives the defined weight for each of its codes.
-  std::uint32_t bf16_fma;
+  std::uint32_t pad;
 };
 static_assert(sizeof(Weight) == 48);
 
