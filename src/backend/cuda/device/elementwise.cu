@@ -111,9 +111,14 @@ __global__ void norm_by_blocks(NormParams p) {
   norm_group<true, kFour>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
 }
 
+// Of a head's columns the last ones may be missing: those behind its pairs, of the last head.
+__host__ __device__ std::uint32_t heads_of(const RopeParams& p) {
+  return (p.x.n_cols + p.head_dim - 1) / p.head_dim;
+}
+
 __global__ void rope_kernel(RopeParams p) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const std::uint32_t a_row = p.x.n_cols / p.head_dim * p.n_pairs;
+  const std::uint32_t a_row = heads_of(p) * p.n_pairs;
   if (i >= std::size_t{p.x.n_rows} * a_row) return;
   const std::size_t token = i / a_row;
   const auto in_row = static_cast<std::uint32_t>(i % a_row);
@@ -250,7 +255,7 @@ void launch_norm(Queue& queue, const NormParams& p) {
 }
 
 void launch_rope(Queue& queue, const RopeParams& p) {
-  const std::size_t n = std::size_t{p.x.n_rows} * (p.x.n_cols / p.head_dim) * p.n_pairs;
+  const std::size_t n = std::size_t{p.x.n_rows} * heads_of(p) * p.n_pairs;
   if (n == 0) return;
   queue.launch(rope_kernel, dim3(static_cast<unsigned>((n + kThreads - 1) / kThreads)), kThreads, 0,
                p);

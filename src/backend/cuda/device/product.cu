@@ -5,8 +5,8 @@
 namespace kvasir::backend::cuda {
 namespace {
 
-// f32 weights: lane l adds k = 4·l + j + 128·i, i then j ascending, then the lanes are added in
-// halves (16, 8, 4, 2, 1).
+// f32 weights, in f64: lane l adds k = 4·l + j + 128·i, i then j ascending, then the lanes are added
+// in halves (16, 8, 4, 2, 1); one rounding to f32 at the end.
 template <bool kIsGrouped>
 __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant__ ProductArgs p) {
   const Part part = part_of_block<kIsGrouped, kFewRows>(p);
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant_
   if (output >= part.w.n_out || part.n_rows == 0) return;
   const auto* w = static_cast<const float*>(part.w.data) + std::size_t{output} * part.w.k;
   const auto* x = static_cast<const float*>(p.x);
-  float sums[kFewRows] = {};
+  double sums[kFewRows] = {};
   for (std::uint32_t k = 4 * lane; k < part.w.n_in; k += 128) {
     const float4 four = *reinterpret_cast<const float4*>(w + k);
     const float weights[4] = {four.x, four.y, four.z, four.w};
@@ -25,17 +25,19 @@ __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant_
       const float* row = x + x_row<kIsGrouped>(p, part.first + t) * p.x_stride + part.x_column + k;
 #pragma unroll
       for (std::uint32_t j = 0; j < 4; ++j)
-        sums[t] = __fmaf_rn(weights[j], k + j < part.w.n_in ? row[j] : 0.0f, sums[t]);
+        sums[t] = fma(static_cast<double>(weights[j]),
+                      static_cast<double>(k + j < part.w.n_in ? row[j] : 0.0f), sums[t]);
     }
   }
 #pragma unroll
   for (std::uint32_t t = 0; t < kFewRows; ++t) {
     if (t >= part.n_rows) break;
     for (int half = 16; half > 0; half /= 2)
-      sums[t] = __fadd_rn(sums[t], __shfl_xor_sync(0xffffffffu, sums[t], half));
+      sums[t] += __shfl_xor_sync(0xffffffffu, sums[t], half);
+    const auto sum = static_cast<float>(sums[t]);
     if (lane == 0)
       p.out[(part.first + t) * p.out_stride + part.out_column + output] =
-          part.bias ? __fadd_rn(sums[t], part.bias[output]) : sums[t];
+          part.bias ? __fadd_rn(sum, part.bias[output]) : sum;
   }
 }
 
