@@ -117,17 +117,16 @@ struct Blas::Library {
     constexpr int kAsked = 8;
     cublasLtMatmulHeuristicResult_t found[kAsked];
     int n_found = 0;
-    bool is_good =
-        !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction,
-                           sizeof(no_reduction)) &&
-        !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                           sizeof(workspace)) &&
-        !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &alignment,
-                           sizeof(alignment)) &&
-        !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &alignment,
-                           sizeof(alignment)) &&
-        !lt.heuristic(handle, plan.desc, plan.w, plan.x, plan.out, plan.out, preference, kAsked,
-                      found, &n_found);
+    bool is_good = !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                      &no_reduction, sizeof(no_reduction)) &&
+                   !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                      &workspace, sizeof(workspace)) &&
+                   !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                      &alignment, sizeof(alignment)) &&
+                   !lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+                                      &alignment, sizeof(alignment)) &&
+                   !lt.heuristic(handle, plan.desc, plan.w, plan.x, plan.out, plan.out, preference,
+                                 kAsked, found, &n_found);
     lt.preference_destroy(preference);
     for (int i = 0; is_good && i < n_found; ++i) {
       if (found[i].state != CUBLAS_STATUS_SUCCESS || is_split(found[i].algo)) continue;
@@ -137,7 +136,8 @@ struct Blas::Library {
     return false;
   }
 
-  std::uint32_t attribute(const cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoConfigAttributes_t a) {
+  std::uint32_t attribute(const cublasLtMatmulAlgo_t& algo,
+                          cublasLtMatmulAlgoConfigAttributes_t a) {
     std::uint32_t value = 0;
     std::size_t written = 0;
     return lt.algo_get(&algo, a, &value, sizeof(value), &written) ? 0 : value;
@@ -153,14 +153,15 @@ struct Blas::Library {
       std::size_t written = 0;
       return lt.algo_get(&algo, a, &value, sizeof(value), &written) ? 0u : std::uint32_t{value};
     };
-    return {p.n_out,
-            p.k,
-            {attribute(algo, CUBLASLT_ALGO_CONFIG_ID), attribute(algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
-             attribute(algo, CUBLASLT_ALGO_CONFIG_STAGES_ID),
-             attribute(algo, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING),
-             attribute(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION),
-             narrow(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID),
-             narrow(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)}};
+    return {
+        p.n_out,
+        p.k,
+        {attribute(algo, CUBLASLT_ALGO_CONFIG_ID), attribute(algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
+         attribute(algo, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+         attribute(algo, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING),
+         attribute(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION),
+         narrow(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID),
+         narrow(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)}};
   }
 
   bool run(const BlasProduct& p, const Plan& plan, void* workspace, cudaStream_t stream) {
@@ -198,7 +199,9 @@ bool Blas::multiply(const BlasProduct& p,
     Library::Plan& plan = known->second;
     if (l.describe(p, plan) && l.choose(p, plan)) {
       const auto [way, is_new] = l.ways.emplace(l.way_of(p, plan.algo), false);
-      const auto run = [&](const BlasProduct& same) { return l.run(same, plan, workspace, stream); };
+      const auto run = [&](const BlasProduct& same) {
+        return l.run(same, plan, workspace, stream);
+      };
       if (is_new) way->second = is_equal(run);
       plan.is_usable = way->second;
     }

@@ -36,7 +36,9 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .index_select = &index_select,
                             .head_linear = &head_linear,
                             .moe_route = &moe_route,
-                            .moe_experts = &moe_experts};
+                            .moe_experts = &moe_experts,
+                            .add_norm = &add_norm,
+                            .query_key = &query_key};
 
 void free_device(void*, std::byte* data, std::size_t) noexcept { cudaFree(data); }
 void free_host(void*, std::byte* data, std::size_t) noexcept { cudaFreeHost(data); }

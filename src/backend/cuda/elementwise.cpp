@@ -20,7 +20,9 @@ void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
                                         .group = a.group,
                                         .kind = NormKind::rms,
                                         .eps = a.eps,
-                                        .scale = 1.0f});
+                                        .scale = 1.0f,
+                                        .added = {},
+                                        .sum = {}});
 }
 
 void layer_norm(ops::Device& device, const ops::LayerNormArgs& a) noexcept {
@@ -31,7 +33,9 @@ void layer_norm(ops::Device& device, const ops::LayerNormArgs& a) noexcept {
                                         .group = a.x.n_cols,
                                         .kind = NormKind::layer,
                                         .eps = a.eps,
-                                        .scale = 1.0f});
+                                        .scale = 1.0f,
+                                        .added = {},
+                                        .sum = {}});
 }
 
 void l2_norm(ops::Device& device, const ops::L2NormArgs& a) noexcept {
@@ -42,7 +46,9 @@ void l2_norm(ops::Device& device, const ops::L2NormArgs& a) noexcept {
                                         .group = a.group,
                                         .kind = NormKind::l2,
                                         .eps = a.eps,
-                                        .scale = a.scale});
+                                        .scale = a.scale,
+                                        .added = {},
+                                        .sum = {}});
 }
 
 void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {

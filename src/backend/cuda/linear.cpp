@@ -27,7 +27,8 @@ ProductArgs arguments(const Weight& w, ConstMatView x, const float* bias, MatVie
 }
 
 // The own kernel on bf16 rows.
-void launch_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+void launch_rows(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
   ProductArgs args = arguments(w, {nullptr, out.n_rows, w.n_in, w.k}, bias, out);
   args.x = x;
   args.x_is_bf16 = 1;
@@ -54,8 +55,8 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
   for (const std::uint32_t first : {0u, out.n_rows - n}) {
     const MatView rows = mat_view(own, n, w.n_out);
     launch_rows(device, w, x + std::size_t{first} * w.k, nullptr, rows);
-    launch_compare(device.queue(), {mat_of(ConstMatView(out.rows(first, n))),
-                                    mat_of(ConstMatView(rows)), counter});
+    launch_compare(device.queue(),
+                   {mat_of(ConstMatView(out.rows(first, n))), mat_of(ConstMatView(rows)), counter});
   }
   std::uint32_t n_different = 1;
   device.note(cudaMemcpyAsync(&n_different, counter, sizeof(n_different), cudaMemcpyDeviceToHost,
@@ -65,21 +66,23 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
 }
 
 // Many rows of a bf16 weight.
-void multiply_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+void multiply_rows(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
   void* const workspace = device.workspace<std::byte>(kBlas, Blas::kWorkspaceBytes);
-  const bool is_done = device.is_eager() &&
-                       device.products().blas().multiply(
-                           blas_product(w, x, out), workspace, device.stream(),
-                           [&](const Blas::Run& run) { return gives_own_bits(device, w, out, run); });
+  const bool is_done = device.is_eager() && device.products().blas().multiply(
+                                                blas_product(w, x, out), workspace, device.stream(),
+                                                [&](const Blas::Run& run) {
+                                                  return gives_own_bits(device, w, out, run);
+                                                });
   if (!is_done) return launch_rows(device, w, x, bias, out);
   if (bias) launch_add_bias(device.queue(), {mat_of(out), bias});
 }
 
 // Many rows of a quantized weight: slabs of it are decoded, then multiplied.
-void multiply_slabs(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
-  const std::uint32_t most = static_cast<std::uint32_t>(
-      std::max<std::size_t>(kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows,
-                            kTileRows));
+void multiply_slabs(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+  const std::uint32_t most = static_cast<std::uint32_t>(std::max<std::size_t>(
+      kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows, kTileRows));
   const std::uint32_t n_slab = std::min(most, w.n_out);
   void* const decoded = device.workspace<std::uint16_t>(kDecoded, std::size_t{n_slab} * w.k);
   for (std::uint32_t first = 0; first < w.n_out; first += n_slab) {

@@ -90,11 +90,8 @@ void moe_experts(ops::Device& device, const ops::MoeExpertsArgs& a) noexcept {
   const MatView y = mat_view(ups.row(n_slots), n_slots, hidden);
   project(cuda, lists, gate, a.x, /*is_token=*/true, gates);
   project(cuda, lists, up, a.x, /*is_token=*/true, ups);
-  act_mul(device, {.gate = gates,
-                   .up = ups,
-                   .activation = a.activation,
-                   .limit = a.limit,
-                   .out = gates});
+  act_mul(device,
+          {.gate = gates, .up = ups, .activation = a.activation, .limit = a.limit, .out = gates});
   project(cuda, lists, down, gates, /*is_token=*/false, y);
   launch_sum_experts(cuda.queue(), {.y = y.data,
                                     .places = lists.group.places,

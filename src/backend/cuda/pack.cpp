@@ -93,8 +93,8 @@ Result<Weight> plan(const codec::WeightMatrix& weight, ops::PackOptions options)
 
 void set_scale(Weight& w, ScaleKind kind) {
   w.scale = kind;
-  w.chunk_bytes = codes_bytes(w.code) + kChunkK / w.group * kTileRows * scale_bytes(w.scale) *
-                                            (w.has_bias ? 2 : 1);
+  w.chunk_bytes = codes_bytes(w.code) +
+                  kChunkK / w.group * kTileRows * scale_bytes(w.scale) * (w.has_bias ? 2 : 1);
 }
 
 bool is_quantized(const Weight& w) { return w.code == Code::nibble || w.code == Code::byte; }
@@ -128,8 +128,7 @@ void put_row(const codec::WeightMatrix& weight, const Weight& w, std::size_t r, 
 }
 
 void put_scale(const Weight& w, float value, std::size_t at, std::byte* to) {
-  const std::uint16_t half =
-      w.scale == ScaleKind::f16 ? to_f16(value).bits : to_bf16(value).bits;
+  const std::uint16_t half = w.scale == ScaleKind::f16 ? to_f16(value).bits : to_bf16(value).bits;
   w.scale == ScaleKind::f32 ? std::memcpy(to + 4 * at, &value, 4)
                             : std::memcpy(to + 2 * at, &half, 2);
 }
@@ -169,7 +168,8 @@ void put_tile(const codec::WeightMatrix& weight, const Weight& w, std::size_t t,
   }
 }
 
-// What find_scale_kind finds in all but freak weights, from the type alone; both halves are of a size.
+// What find_scale_kind finds in all but freak weights, from the type alone; both halves are of a
+// size.
 ScaleKind expect_scale_kind(const codec::WeightMatrix& weight, const codec::WeightTypeInfo& info) {
   if (info.group < kLeastHalfGroup) return ScaleKind::f32;
   switch (info.scale_plane) {
@@ -199,8 +199,8 @@ Result<std::unique_ptr<ops::PackedMatrix>> CudaDevice::pack(const codec::WeightM
   if (is_quantized(w)) set_scale(w, find_scale_kind(weight, w, products().pool()));
   KVASIR_TRY(m->data, allocate(unit_bytes(w) * n_units(w), ops::MemoryKind::device));
   w.data = m->data.data();
-  const Status uploaded =
-      products().upload(m->data.data(), unit_bytes(w), n_units(w), [&](std::size_t i, std::byte* at) {
+  const Status uploaded = products().upload(
+      m->data.data(), unit_bytes(w), n_units(w), [&](std::size_t i, std::byte* at) {
         is_quantized(w) ? put_tile(weight, w, i, at) : put_row(weight, w, i, at);
       });
   if (!uploaded) return uploaded.error();

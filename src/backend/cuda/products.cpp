@@ -50,7 +50,7 @@ Status Products::upload(std::byte* to,
     const auto work = [&](int) {
       for (std::size_t i = next++; i < n; i = next++) fill(first + i, from + i * unit_bytes);
     };
-    n * unit_bytes > 65'536 ? pool().run(work) : work(0);
+    n* unit_bytes > 65'536 ? pool().run(work) : work(0);
     if (!error)
       error = cudaMemcpyAsync(to + first * unit_bytes, from, n * unit_bytes, cudaMemcpyHostToDevice,
                               device_.stream());
@@ -99,9 +99,10 @@ const Products::Table* Products::find_table(const void* list, std::size_t n, int
   return found == tables_.end() ? nullptr : &found->table;
 }
 
-Products::Table Products::make_table(Known known,
-                                     const std::function<const ops::PackedMatrix*(std::size_t)>& matrix,
-                                     const std::function<const float*(std::size_t)>& bias) {
+Products::Table Products::make_table(
+    Known known,
+    const std::function<const ops::PackedMatrix*(std::size_t)>& matrix,
+    const std::function<const float*(std::size_t)>& bias) {
   std::vector<Weight> weights;
   std::vector<const float*> biases;
   bool has_bias = false;
@@ -121,8 +122,8 @@ Products::Table Products::make_table(Known known,
   known.data = *std::move(buffer);
   std::byte* const at = known.data.data();
   // From pageable memory: read when the calls return.
-  device_.note(cudaMemcpyAsync(at, weights.data(), weights_bytes, cudaMemcpyHostToDevice,
-                               device_.stream()));
+  device_.note(
+      cudaMemcpyAsync(at, weights.data(), weights_bytes, cudaMemcpyHostToDevice, device_.stream()));
   device_.note(cudaMemcpyAsync(at + weights_bytes, biases.data(), known.n * sizeof(float*),
                                cudaMemcpyHostToDevice, device_.stream()));
   known.table = {reinterpret_cast<const Weight*>(at),
@@ -134,9 +135,9 @@ Products::Table Products::make_table(Known known,
 
 Products::Table Products::table(std::span<const ops::PackedMatrix* const> matrices) {
   if (const Table* known = find_table(matrices.data(), matrices.size(), -1)) return *known;
-  return make_table({matrices.data(), matrices.size(), -1, {}, {}},
-                    [&](std::size_t i) { return matrices[i]; },
-                    [](std::size_t) { return static_cast<const float*>(nullptr); });
+  return make_table(
+      {matrices.data(), matrices.size(), -1, {}, {}}, [&](std::size_t i) { return matrices[i]; },
+      [](std::size_t) { return static_cast<const float*>(nullptr); });
 }
 
 Products::Table Products::table(std::span<const ops::ExpertWeights> bank, Role role) {
@@ -147,7 +148,9 @@ Products::Table Products::table(std::span<const ops::ExpertWeights> bank, Role r
         return role == kGate ? bank[i].gate : role == kUp ? bank[i].up : bank[i].down;
       },
       [&](std::size_t i) {
-        return role == kGate ? bank[i].gate_bias : role == kUp ? bank[i].up_bias : bank[i].down_bias;
+        return role == kGate ? bank[i].gate_bias
+               : role == kUp ? bank[i].up_bias
+                             : bank[i].down_bias;
       });
 }
 

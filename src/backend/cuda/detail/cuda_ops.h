@@ -134,6 +134,9 @@ void add_scaled(ops::Device&, const ops::AddScaledArgs&) noexcept;
 void scale(ops::Device&, const ops::ScaleArgs&) noexcept;
 void gather_rows(ops::Device&, const ops::GatherRowsArgs&) noexcept;
 void l2_norm(ops::Device&, const ops::L2NormArgs&) noexcept;
+// fused.cpp
+void add_norm(ops::Device&, const ops::AddNormArgs&) noexcept;
+void query_key(ops::Device&, const ops::QueryKeyArgs&) noexcept;
 // recurrent.cpp
 void causal_conv(ops::Device&, const ops::CausalConvArgs&) noexcept;
 void delta_gates(ops::Device&, const ops::DeltaGatesArgs&) noexcept;

@@ -1,6 +1,7 @@
 // Attention over paged KV: parameters and launches. docs/numerics.md, "backend/cuda": keys go in
-// tiles of 64 inside segments of 256, both at absolute positions; a segment's (max, sum, output) are
-// its own, and segments merge in ascending order. So it is free which kernel walks which segments.
+// tiles of 64 inside segments of 256, both at absolute positions; a segment's (max, sum, output)
+// are its own, and segments merge in ascending order. So it is free which kernel walks which
+// segments.
 #pragma once
 
 #include "backend/cuda/device/kv_side.h"
@@ -41,7 +42,8 @@ struct AttentionGrid {
   std::uint32_t n_splits;  // blocks that share a row's segments
 };
 
-// Whether the tensor-core kernels take rows of this shape. A layer's rows are always theirs or never.
+// Whether the tensor-core kernels take rows of this shape. A layer's rows are always theirs or
+// never.
 bool serves_tensor_cores(const AttentionParams& params);
 
 // Up to 16 (query, head) pairs of a KV head a block; partial results only.
@@ -50,7 +52,9 @@ void launch_attend_few(Queue& queue, const AttentionParams& params, const Attent
 void launch_attend_many(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
 // The same rows and bits by wgmma, 128 pairs a block, where the GPU and the build have it.
 bool serves_hopper(const AttentionParams& params);
-void launch_attend_on_hopper(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+void launch_attend_on_hopper(Queue& queue,
+                             const AttentionParams& params,
+                             const AttentionGrid& grid);
 // Any shape, f32 arithmetic.
 void launch_attend_plain(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
 // Partial results to outputs.

@@ -15,7 +15,11 @@ struct NormParams {
   const float *weight, *bias;
   std::uint32_t group;
   NormKind kind;
-  float eps, scale;  // scale: of l2
+  float eps, scale;  // scale: of l2, or of what is added
+  // rms: first x += added · scale (the product rounded), into sum, which is x. data null: nothing
+  // is.
+  ConstMat added;
+  Mat sum;
 };
 struct RopeParams {
   Mat x;
@@ -35,6 +39,19 @@ struct RowsParams {  // gate_rows: y is one column; add_scaled: the other matrix
   ConstMat y;
   float alpha, softcap;
 };
+// query_key: a warp has a head of q or k, or of v to be stored.
+struct QueryKeyParams {
+  Mat q, k;
+  ConstMat v;
+  const float *q_norm, *k_norm;  // [head_dim] or null
+  const std::uint32_t* positions;
+  const float *cos, *sin;
+  std::byte *keys, *values;  // exact planes [n_blocks][n_kv_heads][block_tokens][head_dim]
+  KvRows rows;
+  std::uint32_t head_dim, n_pairs, interleaved, block_tokens;
+  float eps;
+  Type type;
+};
 struct GatherParams {
   ConstMat x;
   Mat out;
@@ -43,6 +60,7 @@ struct GatherParams {
 
 void launch_norm(Queue& queue, const NormParams& params);
 void launch_rope(Queue& queue, const RopeParams& params);
+void launch_query_key(Queue& queue, const QueryKeyParams& params);
 void launch_act_mul(Queue& queue, const ActMulParams& params);
 void launch_gate_rows(Queue& queue, const RowsParams& params);
 void launch_add_scaled(Queue& queue, const RowsParams& params);

@@ -10,12 +10,12 @@ namespace kvasir::backend::cuda {
 struct GroupArgs {
   const std::uint32_t* experts;  // [n_slots]: of slot token · top_k + choice
   std::uint32_t n_slots, n_experts;
-  std::uint32_t item_rows;     // the most rows of an item
-  std::uint32_t n_items;       // room: at least items_bound(…)
-  std::uint32_t* slots;        // out [n_slots]: the slot at each place; by expert, ascending slots
-  std::uint32_t* places;       // out [n_slots]: the inverse
-  std::uint32_t* begins;       // [n_experts + 1]: each expert's first place
-  ExpertItem* items;           // out [n_items]; past the last: no rows
+  std::uint32_t item_rows;  // the most rows of an item
+  std::uint32_t n_items;    // room: at least items_bound(…)
+  std::uint32_t* slots;     // out [n_slots]: the slot at each place; by expert, ascending slots
+  std::uint32_t* places;    // out [n_slots]: the inverse
+  std::uint32_t* begins;    // [n_experts + 1]: each expert's first place
+  ExpertItem* items;        // out [n_items]; past the last: no rows
 };
 void launch_group(Queue& queue, const GroupArgs& args);
 

@@ -8,8 +8,8 @@
 //   nibble: a u32 at [s/4][l][s%4], the element at bit 4·r + 16·h
 //   byte: a u64 at [s/2][l][s%2], the element in byte 2·r + h
 // Signed codes are stored plus `offset`. Scales: [group in chunk][row] of {scale, bias} or {scale}.
-// Their kinds: f32; f16, groups of at least 32; bf16, likewise and with biases, and for nibbles only
-// where fma.rn.bf16x2 gives the defined weight for every code (pack.cpp).
+// Their kinds: f32; f16, groups of at least 32; bf16, likewise and with biases, and for nibbles
+// only where fma.rn.bf16x2 gives the defined weight for every code (pack.cpp).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -43,7 +43,11 @@ static_assert(sizeof(Weight) == 48);
 __host__ __device__ constexpr std::uint32_t codes_bytes(Code code) {
   return code == Code::nibble ? 1024 : code == Code::byte ? 2048 : code == Code::bf16 ? 4096 : 8192;
 }
-__host__ __device__ constexpr std::uint32_t scale_bytes(ScaleKind kind) { return kind == ScaleKind::f32 ? 4 : 2; }
-__host__ __device__ constexpr std::uint32_t chunks_of(std::uint32_t k) { return (k + kChunkK - 1) / kChunkK; }
+__host__ __device__ constexpr std::uint32_t scale_bytes(ScaleKind kind) {
+  return kind == ScaleKind::f32 ? 4 : 2;
+}
+__host__ __device__ constexpr std::uint32_t chunks_of(std::uint32_t k) {
+  return (k + kChunkK - 1) / kChunkK;
+}
 
 }  // namespace kvasir::backend::cuda

@@ -1,0 +1,62 @@
+// Fused ops: one launch where the shapes allow it, else the composition.
+#include "ops/fused.h"
+
+#include <algorithm>
+
+#include "backend/cuda/detail/kv_args.h"
+#include "backend/cuda/device/elementwise.h"
+
+namespace kvasir::backend::cuda {
+namespace {
+
+// Norms of heads or none, exact rows, a grid's y for every token.
+bool is_plain(const ops::QueryKeyArgs& a) noexcept {
+  constexpr std::uint32_t kMostTokens = 65535, kLongestHead = 512;
+  const auto is_of_head = [&](const float* norm, std::uint32_t group) {
+    return norm == nullptr || group == a.head_dim;
+  };
+  return is_of_head(a.q_norm, a.q_group) && is_of_head(a.k_norm, a.k_group) &&
+         a.head_dim <= kLongestHead && a.q.n_rows <= kMostTokens &&
+         std::none_of(a.kv.rows.begin(), a.kv.rows.end(),
+                      [](const KvRowView& row) { return row.is_encoded; });
+}
+
+}  // namespace
+
+void add_norm(ops::Device& device, const ops::AddNormArgs& a) noexcept {
+  launch_norm(cuda_of(device).queue(), {.x = mat_of(ConstMatView(a.x)),
+                                        .out = mat_of(a.out),
+                                        .weight = a.weight,
+                                        .bias = nullptr,
+                                        .group = a.x.n_cols,
+                                        .kind = NormKind::rms,
+                                        .eps = a.eps,
+                                        .scale = a.alpha,
+                                        .added = mat_of(a.y),
+                                        .sum = mat_of(a.x)});
+}
+
+void query_key(ops::Device& device, const ops::QueryKeyArgs& a) noexcept {
+  if (!is_plain(a)) return ops::query_key_composed(device, a);
+  CudaDevice& cuda = cuda_of(device);
+  const auto rows = cuda.rows_of(a.kv.rows, a.kv.block_tokens, a.q.n_rows);
+  launch_query_key(cuda.queue(), {.q = mat_of(a.q),
+                                  .k = mat_of(a.k),
+                                  .v = mat_of(a.v),
+                                  .q_norm = a.q_norm,
+                                  .k_norm = a.k_norm,
+                                  .positions = a.n_pairs > 0 ? cuda.stage(a.positions) : nullptr,
+                                  .cos = a.cos,
+                                  .sin = a.sin,
+                                  .keys = a.kv.k,
+                                  .values = a.kv.v,
+                                  .rows = rows.view,
+                                  .head_dim = a.head_dim,
+                                  .n_pairs = a.n_pairs,
+                                  .interleaved = a.interleaved ? 1u : 0u,
+                                  .block_tokens = a.kv.block_tokens,
+                                  .eps = a.eps,
+                                  .type = type_of(a.kv.type)});
+}
+
+}  // namespace kvasir::backend::cuda
