@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kDecodedBytes = std::size_t{128} << 20;  // of a weight in bf16, at a time
 constexpr std::uint32_t kProbeRows = 16;
 
-ProductArgs arguments(const Weight& w, ConstMatView x, const float* bias, MatView out) {
+ProductArgs arguments(
+    const CudaDevice& device, const Weight& w, ConstMatView x, const float* bias, MatView out) {
   return {.weight = w,
           .x = x.data,
           .x_stride = x.stride,
@@ -23,16 +24,16 @@ ProductArgs arguments(const Weight& w, ConstMatView x, const float* bias, MatVie
           .out_stride = out.stride,
           .grouped = {},
           .chunk_bytes = w.chunk_bytes,
-          .n_warps = 1};
+          .n_sms = static_cast<std::uint32_t>(device.n_multiprocessors()),
+          .n_warps = 0,
+          .n_slots = 0};
 }
 
 // The own kernel on bf16 rows.
-void launch_rows(
-    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
-  ProductArgs args = arguments(w, {nullptr, out.n_rows, w.n_in, w.k}, bias, out);
+void launch_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+  ProductArgs args = arguments(device, w, {nullptr, out.n_rows, w.n_in, w.k}, bias, out);
   args.x = x;
   args.x_is_bf16 = 1;
-  args.n_warps = warps_for(device, w.n_out, out.n_rows, (out.n_rows + kManyRows - 1) / kManyRows);
   launch_product(device.queue(), args);
 }
 
@@ -55,8 +56,8 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
   for (const std::uint32_t first : {0u, out.n_rows - n}) {
     const MatView rows = mat_view(own, n, w.n_out);
     launch_rows(device, w, x + std::size_t{first} * w.k, nullptr, rows);
-    launch_compare(device.queue(),
-                   {mat_of(ConstMatView(out.rows(first, n))), mat_of(ConstMatView(rows)), counter});
+    launch_compare(device.queue(), {mat_of(ConstMatView(out.rows(first, n))),
+                                    mat_of(ConstMatView(rows)), counter});
   }
   std::uint32_t n_different = 1;
   device.note(cudaMemcpyAsync(&n_different, counter, sizeof(n_different), cudaMemcpyDeviceToHost,
@@ -66,23 +67,21 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
 }
 
 // Many rows of a bf16 weight.
-void multiply_rows(
-    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+void multiply_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
   void* const workspace = device.workspace<std::byte>(kBlas, Blas::kWorkspaceBytes);
-  const bool is_done = device.is_eager() && device.products().blas().multiply(
-                                                blas_product(w, x, out), workspace, device.stream(),
-                                                [&](const Blas::Run& run) {
-                                                  return gives_own_bits(device, w, out, run);
-                                                });
+  const bool is_done = device.is_eager() &&
+                       device.products().blas().multiply(
+                           blas_product(w, x, out), workspace, device.stream(),
+                           [&](const Blas::Run& run) { return gives_own_bits(device, w, out, run); });
   if (!is_done) return launch_rows(device, w, x, bias, out);
   if (bias) launch_add_bias(device.queue(), {mat_of(out), bias});
 }
 
 // Many rows of a quantized weight: slabs of it are decoded, then multiplied.
-void multiply_slabs(
-    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
-  const std::uint32_t most = static_cast<std::uint32_t>(std::max<std::size_t>(
-      kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows, kTileRows));
+void multiply_slabs(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+  const std::uint32_t most = static_cast<std::uint32_t>(
+      std::max<std::size_t>(kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows,
+                            kTileRows));
   const std::uint32_t n_slab = std::min(most, w.n_out);
   void* const decoded = device.workspace<std::uint16_t>(kDecoded, std::size_t{n_slab} * w.k);
   for (std::uint32_t first = 0; first < w.n_out; first += n_slab) {
@@ -102,17 +101,6 @@ void multiply_slabs(
 
 }  // namespace
 
-std::uint32_t warps_for(const CudaDevice& device,
-                        std::uint32_t n_out,
-                        std::uint32_t n_rows,
-                        std::uint32_t n_columns) noexcept {
-  const std::uint32_t n_tiles = (n_out + kTileRows - 1) / kTileRows * n_columns;
-  const auto n_sms = static_cast<std::uint32_t>(device.n_multiprocessors());
-  if (n_rows <= 2) return 1;
-  if (n_rows <= kFewRows) return n_tiles >= 4 * n_sms ? 4 : 2;
-  return n_tiles > 2 * n_sms ? 4 : 2;
-}
-
 void launch_grouped(CudaDevice& device, const Products::Table& table, ProductArgs args) noexcept {
   for (std::uint32_t kind = 0; kind < 3; ++kind) {
     if (!(table.scale_kinds >> kind & 1)) continue;
@@ -126,12 +114,9 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   CudaDevice& cuda = cuda_of(device);
   const Weight& w = matrix_of(a.weight).weight;
   if (w.code == Code::f32)
-    return launch_product_f32(cuda.queue(), arguments(w, a.x, a.bias, a.out));
-  if (a.x.n_rows <= kFewRows) {
-    ProductArgs args = arguments(w, a.x, a.bias, a.out);
-    args.n_warps = warps_for(cuda, w.n_out, a.x.n_rows, 1);
-    return launch_product(cuda.queue(), args);
-  }
+    return launch_product_f32(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
+  if (a.x.n_rows <= kFewRows && is_whole_pieces(a.x, w.n_in))
+    return launch_product(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
   const void* const x = cuda.products().converted(a.x, w.k);
   const std::uint64_t converted_at = cuda.queue().n_changes();
   if (a.x.n_rows <= kManyRows || !cuda.is_eager()) {
@@ -149,7 +134,7 @@ void head_linear(ops::Device& device, const ops::HeadLinearArgs& a) noexcept {
   CudaDevice& cuda = cuda_of(device);
   const Products::Table table = cuda.products().table(a.weights);
   const auto n_heads = static_cast<std::uint32_t>(a.weights.size());
-  ProductArgs args = arguments(table.first, a.x, nullptr, a.out);
+  ProductArgs args = arguments(cuda, table.first, a.x, nullptr, a.out);
   args.chunk_bytes = table.chunk_bytes;
   args.grouped = {.weights = table.weights,
                   .biases = nullptr,
@@ -159,13 +144,15 @@ void head_linear(ops::Device& device, const ops::HeadLinearArgs& a) noexcept {
                   .n_items = n_heads,
                   .x_step = a.x_step,
                   .out_step = a.out_step};
-  if (a.x.n_rows > kManyRows && a.x_step % 8 == 0 && table.first.code != Code::f32) {
-    const std::uint32_t k = (a.x.n_cols + kPadK - 1) / kPadK * kPadK;
-    args.x = cuda.products().converted(a.x, k);
-    args.x_stride = k;
+  const bool is_whole = is_whole_pieces(a.x, table.first.n_in, a.x_step);
+  if (table.first.code != Code::f32 && (a.x.n_rows > kManyRows || !is_whole)) {
+    if (a.x_step % 8 != 0) return ops::head_linear_composed(device, a);
+    // A head's products read on to its weight's padded end, into the next head's columns.
+    const std::uint32_t k = ((n_heads - 1) * a.x_step + table.first.k + kPadK - 1) / kPadK * kPadK;
+    args.x = cuda.products().converted(a.x, std::max(k, (a.x.n_cols + kPadK - 1) / kPadK * kPadK));
+    args.x_stride = std::max(k, (a.x.n_cols + kPadK - 1) / kPadK * kPadK);
     args.x_is_bf16 = 1;
   }
-  args.n_warps = warps_for(cuda, table.first.n_out, a.x.n_rows, n_heads);
   launch_grouped(cuda, table, args);
 }
 

@@ -77,10 +77,10 @@ class Products {
 
 // A launch for each kind of scales that weights of the table have.
 void launch_grouped(CudaDevice& device, const Products::Table& table, ProductArgs args) noexcept;
-// Of how many warps blocks are, for n_columns columns of blocks.
-std::uint32_t warps_for(const CudaDevice& device,
-                        std::uint32_t n_out,
-                        std::uint32_t n_rows,
-                        std::uint32_t n_columns) noexcept;
+// Whether kernels can take f32 rows as they lie: whole 16 bytes.
+inline bool is_whole_pieces(ConstMatView x, std::uint32_t n_in, std::uint32_t step = 0) noexcept {
+  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0 && n_in % 4 == 0 &&
+         step % 4 == 0;
+}
 
 }  // namespace kvasir::backend::cuda

@@ -37,11 +37,14 @@ struct ProductArgs {
   std::size_t out_stride;
   Grouped grouped;
   std::uint32_t chunk_bytes;  // the largest of the weights'
-  std::uint32_t n_warps;      // tiles of 16 outputs to a block: 1, 2 or 4
+  std::uint32_t n_sms;        // multiprocessors of the device
+  // Of a block: tiles of 16 outputs (1, 2 or 4) and slots of its ring. 0: chosen here.
+  std::uint32_t n_warps, n_slots;
 };
-static_assert(sizeof(ProductArgs) == 152);
+static_assert(sizeof(ProductArgs) == 160);
 
-// Rows that one column of blocks takes: of f32 x, of bf16 x. bf16 rows are aligned to 16 bytes.
+// Rows that one column of blocks takes: of f32 x, of bf16 x. Rows of x are aligned to 16 bytes, f32
+// ones whole 16 bytes long, bf16 ones padded with zeros to weight.k.
 constexpr std::uint32_t kFewRows = 8, kManyRows = 64;
 
 // Items: of at most kFewRows where x is f32 or the weights are, else kManyRows.

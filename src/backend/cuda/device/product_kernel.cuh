@@ -10,20 +10,27 @@
 
 namespace kvasir::backend::cuda {
 
+constexpr unsigned kMaxSlots = 12;     // of a ring
+constexpr unsigned kRingAt = 128;      // bytes: barriers come first
+constexpr unsigned kSharedOfSm = 227u << 10;
+
 // kNt: tiles of 8 rows. One: x is f32; more: bf16.
 template <class F, int kNt>
 struct Plan {
   static constexpr bool kIsF32 = kNt == 1;
   static constexpr unsigned kChunks = kIsF32 ? 2 : 1;  // of K in one stage
-  static constexpr unsigned kStages = F::kIsDense               ? (kIsF32 ? 4 : kNt == 8 ? 3 : 5)
-                                      : F::kCode == Code::nibble ? (kIsF32 ? 8 : kNt == 8 ? 5 : 7)
-                                                                 : (kIsF32 ? 6 : kNt == 8 ? 4 : 6);
   static constexpr unsigned kRows = 8 * kNt;
-  // Bytes of one row of x in a stage. f32 rows are moved by 32 bytes each, so that a quarter warp
-  // reads 128 bytes of different banks; bf16 rows are swizzled instead.
-  static constexpr unsigned kXRowBytes = kIsF32 ? kChunks * kChunkK * 4 + 32 : kChunkK * 2;
+  // Bytes of one row in a stage, and so many more that operands are read from different banks.
+  static constexpr unsigned kXBytes = kChunks * kChunkK * (kIsF32 ? 4 : 2);
+  static constexpr unsigned kXStride = kXBytes + (kIsF32 ? 32 : 16);
+  static constexpr unsigned kWeightBytes = kChunks * kChunkK * 2;  // dense
+  static constexpr unsigned kWeightStride = kWeightBytes + 16;
   // Operands in registers: of the steps at hand and the next ones.
   static constexpr unsigned kRing = kNt <= 2 ? 4 : 2, kAhead = kRing - 1;
+
+  __host__ __device__ static unsigned tile_bytes(unsigned chunk_bytes) {
+    return F::kIsDense ? kTileRows * kWeightStride : kChunks * chunk_bytes;
+  }
 };
 
 // What a block works on.
@@ -66,81 +73,76 @@ __device__ inline std::uint32_t x_row(const ProductArgs& p, std::uint32_t row) {
   return row;
 }
 
-// One chunk of a tile, by its warp; zeros past K's end.
-template <class F>
-__device__ inline void load_weights(
-    const Weight& w, std::uint32_t tile, std::uint32_t chunk, unsigned lane, std::uint32_t to) {
+// n_bytes of a run that has `size` bytes left; the rest of the run as zeros.
+__device__ inline void copy_run(std::uint32_t to,
+                                const void* from,
+                                std::uint32_t n_bytes,
+                                std::uint32_t size,
+                                std::uint32_t barrier) {
+  if (n_bytes > 0) copy_bulk(to, from, n_bytes, barrier);
+  for (std::uint32_t i = n_bytes; i < size; i += 16) zero16(to + i);
+}
+
+// A stage's weights of a tile, by its warp.
+template <class F, class P>
+__device__ inline void load_weights(const Weight& w,
+                                    std::uint32_t tile,
+                                    std::uint32_t stage,
+                                    unsigned lane,
+                                    std::uint32_t to,
+                                    std::uint32_t chunk_bytes,
+                                    std::uint32_t barrier) {
   const auto* data = static_cast<const unsigned char*>(w.data);
   if constexpr (F::kIsDense) {
-    const unsigned piece = lane % 16;
-    const std::uint32_t k = chunk * kChunkK + piece * 8;
-    const unsigned n_bytes = k < w.k ? 16 : 0;
-    const unsigned last = w.n_out - 1 - tile * kTileRows;
-    const unsigned char* from =
-        data + (std::size_t{tile} * kTileRows * w.k + (n_bytes ? k : 0)) * 2;
-#pragma unroll
-    for (unsigned j = 0; j < kTileRows / 2; ++j) {
-      const unsigned row = 2 * j + lane / 16;
-      copy16(to + row * 256 + ((piece ^ (row & 7)) * 16), from + std::size_t{min(row, last)} * w.k * 2,
-             n_bytes);
-    }
+    const std::uint32_t at = stage * P::kWeightBytes, row_bytes = w.k * 2;
+    const std::uint32_t n_bytes = at < row_bytes ? min(P::kWeightBytes, row_bytes - at) : 0;
+    const std::uint32_t output = min(tile * kTileRows + lane, w.n_out - 1);
+    if (lane == 0) barrier_expect(barrier, kTileRows * n_bytes);
+    if (lane < kTileRows)
+      copy_run(to + lane * P::kWeightStride, data + std::size_t{output} * row_bytes + at, n_bytes,
+               P::kWeightBytes, barrier);
   } else {
-    const std::uint32_t n_chunks = chunks_of(w.k);
-    const bool is_there = chunk < n_chunks;
-    const unsigned char* from =
-        data + (std::size_t{tile} * n_chunks + (is_there ? chunk : 0)) * w.chunk_bytes;
-    for (unsigned at = lane * 16; at < w.chunk_bytes; at += 512)
-      copy16(to + at, from + at, is_there ? 16 : 0);
-  }
-}
-
-// A stage's columns of f32 x: a row by a warp, as it comes.
-template <class P, bool kIsGrouped>
-__device__ inline void load_x_f32(const ProductArgs& p,
-                                  const Part& part,
-                                  std::uint32_t stage,
-                                  std::uint32_t to,
-                                  bool is_aligned) {
-  const unsigned lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
-  const auto* x = static_cast<const float*>(p.x);
-  for (unsigned row = threadIdx.x / 32; row < part.n_rows; row += n_warps) {
-    const float* from = x + x_row<kIsGrouped>(p, part.first + row) * p.x_stride + part.x_column;
-#pragma unroll
-    for (unsigned j = 0; j < P::kChunks; ++j) {
-      const std::uint32_t k = (stage * P::kChunks + j) * kChunkK + lane * 4;
-      const std::uint32_t at = to + row * P::kXRowBytes + (j * kChunkK + lane * 4) * 4;
-      const unsigned n_there = k < part.w.n_in ? min(4u, part.w.n_in - k) : 0;
-      if (is_aligned) {
-        copy16(at, n_there ? from + k : x, 4 * n_there);
-      } else {
-        for (unsigned i = 0; i < 4; ++i)
-          copy4(at + 4 * i, i < n_there ? from + k + i : x, i < n_there ? 4 : 0);
-      }
+    const std::uint32_t n_chunks = chunks_of(w.k), first = stage * P::kChunks;
+    const unsigned char* from = data + (std::size_t{tile} * n_chunks + first) * w.chunk_bytes;
+    if (w.chunk_bytes == chunk_bytes && first + P::kChunks <= n_chunks) {
+      if (lane > 0) return;
+      barrier_expect(barrier, P::kChunks * chunk_bytes);
+      copy_bulk(to, from, P::kChunks * chunk_bytes, barrier);
+      return;
     }
+    const std::uint32_t n_there = first < n_chunks ? min(P::kChunks, n_chunks - first) : 0;
+    if (lane == 0) barrier_expect(barrier, n_there * w.chunk_bytes);
+    if (lane < P::kChunks)
+      copy_run(to + lane * chunk_bytes, from + lane * w.chunk_bytes,
+               lane < n_there ? w.chunk_bytes : 0, chunk_bytes, barrier);
   }
 }
 
-// Of bf16 x, rows past the last as zeros.
+// A stage's columns of x, by one warp: rows past the last as zeros.
 template <class P, bool kIsGrouped>
-__device__ inline void load_x_bf16(const ProductArgs& p,
-                                   const Part& part,
-                                   std::uint32_t stage,
-                                   std::uint32_t to) {
-  const unsigned piece = threadIdx.x % 16;
-  const auto* x = static_cast<const unsigned char*>(p.x);
-  const std::uint32_t k = stage * kChunkK + piece * 8;
-  const unsigned n_bytes = k < part.w.n_in ? min(16u, (part.w.n_in - k) * 2) : 0;
-  for (unsigned row = threadIdx.x / 16; row < P::kRows; row += blockDim.x / 16) {
-    const bool is_there = row < part.n_rows && n_bytes > 0;
-    const std::size_t column = part.x_column + k;
+__device__ inline void load_x(const ProductArgs& p,
+                              const Part& part,
+                              std::uint32_t stage,
+                              unsigned lane,
+                              std::uint32_t to,
+                              std::uint32_t barrier) {
+  constexpr unsigned kElement = P::kIsF32 ? 4 : 2;
+  // Of a head, rows of bf16 go on with the next head's columns, where weights are zeros.
+  const std::uint32_t row_bytes = (P::kIsF32 ? part.w.n_in : part.w.k) * kElement;
+  const std::uint32_t at = stage * P::kXBytes;
+  const std::uint32_t n_bytes = at < row_bytes ? min(P::kXBytes, row_bytes - at) : 0;
+  const auto* x = static_cast<const unsigned char*>(p.x) + std::size_t{part.x_column} * kElement + at;
+  if (lane == 0) barrier_expect(barrier, part.n_rows * n_bytes);
+  for (unsigned row = lane; row < (P::kIsF32 ? part.n_rows : P::kRows); row += 32) {
+    const bool is_there = row < part.n_rows;
     const unsigned char* from =
-        is_there ? x + (x_row<kIsGrouped>(p, part.first + row) * p.x_stride + column) * 2 : x;
-    copy16(to + row * P::kXRowBytes + (piece ^ (row & 7)) * 16, from, is_there ? n_bytes : 0);
+        x + (is_there ? x_row<kIsGrouped>(p, part.first + row) * p.x_stride * kElement : 0);
+    copy_run(to + row * P::kXStride, from, is_there ? n_bytes : 0, P::kXBytes, barrier);
   }
 }
 
 // The weights of one thread, chunk after chunk.
-template <class F>
+template <class F, class P>
 struct WeightOperand {
   static constexpr unsigned kWords = F::kCode == Code::nibble ? 2 : 4;
   unsigned lane;
@@ -163,7 +165,7 @@ struct WeightOperand {
   __device__ void load(unsigned step, std::uint32_t* a) {
     if constexpr (F::kIsDense) {
       const unsigned row = lane % 16, piece = 2 * step + lane / 16;
-      ldmatrix_x4(a, shared_address(at) + row * 256 + ((piece ^ (row & 7)) * 16));
+      ldmatrix_x4(a, shared_address(at) + row * P::kWeightStride + piece * 16);
     } else {
       if (step % F::kScaleSteps == 0)
         load_scales<F>(scales,
@@ -191,7 +193,7 @@ struct WeightOperand {
 };
 
 // x of one thread as operand B of a step, all tiles of rows.
-template <int kNt>
+template <class P, int kNt>
 struct XOperand {
   unsigned lane;
   bool has_row;             // f32
@@ -208,7 +210,7 @@ struct XOperand {
 #pragma unroll
       for (int nt = 0; nt < kNt; nt += 2) {
         const unsigned row = nt * 8 + lane % 8 + lane / 16 * 8, piece = 2 * step + lane / 8 % 2;
-        ldmatrix_x4(b + 2 * nt, shared_address(at) + row * 256 + ((piece ^ (row & 7)) * 16));
+        ldmatrix_x4(b + 2 * nt, shared_address(at) + row * P::kXStride + piece * 16);
       }
     }
   }
@@ -246,50 +248,47 @@ __global__ void __launch_bounds__(128) product_kernel(const __grid_constant__ Pr
   const std::uint32_t n_tiles = (part.w.n_out + kTileRows - 1) / kTileRows;
   const std::uint32_t tile = min(blockIdx.x * n_warps + warp, n_tiles - 1);
   const std::uint32_t n_stages = (chunks_of(part.w.k) + P::kChunks - 1) / P::kChunks;
-
-  const std::uint32_t chunk_bytes = F::kIsDense ? codes_bytes(Code::bf16) : p.chunk_bytes;
-  const std::uint32_t weights_bytes = n_warps * P::kChunks * chunk_bytes;
+  const std::uint32_t tile_bytes = P::tile_bytes(p.chunk_bytes);
   const std::uint32_t x_rows = !P::kIsF32 || kIsGrouped ? P::kRows : min(p.n_rows, P::kRows);
-  const std::uint32_t stage_bytes = weights_bytes + x_rows * P::kXRowBytes;
-  const std::uint32_t own = warp * P::kChunks * chunk_bytes;
-  const bool is_aligned =
-      ((reinterpret_cast<std::uintptr_t>(p.x) | ((p.x_stride | part.x_column) * 4)) & 15) == 0;
+  const std::uint32_t slot_bytes = n_warps * tile_bytes + x_rows * P::kXStride;
+  const std::uint32_t barriers = shared_address(shared), ring = barriers + kRingAt;
 
+  if (threadIdx.x == 0) {
+    for (unsigned i = 0; i < p.n_slots; ++i) barrier_init(barriers + 8 * i, n_warps + 1);
+    barriers_are_initialised();
+  }
+  __syncthreads();
   const auto load = [&](std::uint32_t stage, std::uint32_t slot) {
-    const std::uint32_t to = shared_address(shared) + slot * stage_bytes;
-#pragma unroll
-    for (unsigned c = 0; c < P::kChunks; ++c)
-      load_weights<F>(part.w, tile, stage * P::kChunks + c, lane, to + own + c * chunk_bytes);
-    if constexpr (P::kIsF32) {
-      load_x_f32<P, kIsGrouped>(p, part, stage, to + weights_bytes, is_aligned);
-    } else {
-      load_x_bf16<P, kIsGrouped>(p, part, stage, to + weights_bytes);
+    const std::uint32_t to = ring + slot * slot_bytes, barrier = barriers + 8 * slot;
+    load_weights<F, P>(part.w, tile, stage, lane, to + warp * tile_bytes, p.chunk_bytes, barrier);
+    if (warp == n_warps - 1)
+      load_x<P, kIsGrouped>(p, part, stage, lane, to + n_warps * tile_bytes, barrier);
+  };
+  for (std::uint32_t s = 0; s + 1 < p.n_slots && s < n_stages; ++s) load(s, s);
+
+  WeightOperand<F, P> weights{lane, static_cast<float>(part.w.offset),
+                              31u - static_cast<unsigned>(__clz(static_cast<int>(part.w.group)))};
+  XOperand<P, kNt> x{lane, lane / 4 < part.n_rows, nullptr};
+  const std::uint32_t x_at =
+      n_warps * tile_bytes + (P::kIsF32 && x.has_row ? lane / 4 * P::kXStride : 0);
+  std::uint32_t slot = 0, free_slot = p.n_slots - 1;
+  unsigned parity = 0;
+  const unsigned char* at = shared;
+  // Starts the copies of a stage that takes the place of the one before, everyone having its
+  // operands in registers, and waits for this one's.
+  const auto begin_stage = [&](std::uint32_t stage) {
+    __syncthreads();
+    if (stage + p.n_slots - 1 < n_stages) load(stage + p.n_slots - 1, free_slot);
+    if (stage < n_stages) barrier_wait(barriers + 8 * slot, parity);
+    at = shared + kRingAt + slot * slot_bytes;
+    free_slot = slot;
+    if (++slot == p.n_slots) {
+      slot = 0;
+      parity ^= 1;
     }
   };
-  for (std::uint32_t s = 0; s + 1 < P::kStages; ++s) {
-    if (s < n_stages) load(s, s);
-    copies_commit();
-  }
-
-  WeightOperand<F> weights{lane, static_cast<float>(part.w.offset),
-                           31u - static_cast<unsigned>(__clz(static_cast<int>(part.w.group)))};
-  XOperand<kNt> x{lane, lane / 4 < part.n_rows, nullptr};
-  const std::uint32_t x_at = weights_bytes + (P::kIsF32 && x.has_row ? lane / 4 * P::kXRowBytes : 0);
-  std::uint32_t slot = 0, free_slot = P::kStages - 1;
-  const unsigned char* at = shared;
-  // Waits for a stage and starts the copies of the one that takes the place of the stage before:
-  // everyone has its operands in registers.
-  const auto begin_stage = [&](std::uint32_t stage) {
-    copies_wait<static_cast<int>(P::kStages) - 2>();
-    __syncthreads();
-    if (stage + P::kStages - 1 < n_stages) load(stage + P::kStages - 1, free_slot);
-    copies_commit();
-    at = shared + slot * stage_bytes;
-    free_slot = slot;
-    slot = slot + 1 == P::kStages ? 0 : slot + 1;
-  };
   const auto begin_chunk = [&](unsigned c) {
-    weights.begin_chunk(at + own + c * chunk_bytes);
+    weights.begin_chunk(at + warp * tile_bytes + c * (F::kIsDense ? kChunkK * 2 : p.chunk_bytes));
     x.at = at + x_at + c * kChunkK * 4;
   };
 
@@ -326,17 +325,29 @@ inline dim3 grid_of(const ProductArgs& p, unsigned blocks, unsigned rows_of_colu
   return dim3(blocks, p.grouped.n_items, p.grouped.items ? 1 : columns);
 }
 
+// Tiles to a block: more share x, fewer spread over more multiprocessors. Slots: as many as fit
+// when all blocks that come to one multiprocessor are there at once, but at least three.
 template <class F, int kNt, bool kIsGrouped>
-void launch_plan(Queue& queue, const ProductArgs& p) {
+void launch_plan(Queue& queue, ProductArgs p) {
   using P = Plan<F, kNt>;
+  constexpr unsigned kLeastSlots = 3, kMostBlocks = 16;
   const unsigned n_tiles = (p.weight.n_out + kTileRows - 1) / kTileRows;
   const unsigned x_rows = !P::kIsF32 || kIsGrouped || p.n_rows > P::kRows ? P::kRows : p.n_rows;
-  const unsigned chunk_bytes = F::kIsDense ? codes_bytes(Code::bf16) : p.chunk_bytes;
-  const std::size_t shared_bytes =
-      std::size_t{P::kStages} * (p.n_warps * P::kChunks * chunk_bytes + x_rows * P::kXRowBytes);
-  queue.launch(&product_kernel<F, kNt, kIsGrouped>,
-               grid_of(p, (n_tiles + p.n_warps - 1) / p.n_warps, P::kRows), 32 * p.n_warps,
-               shared_bytes, p);
+  const dim3 all = grid_of(p, n_tiles, P::kRows);
+  if (p.n_warps == 0)
+    p.n_warps = !P::kIsF32 ? 4 : p.n_rows <= 2 ? 1 : all.x * all.y * all.z < 4 * p.n_sms ? 2 : 4;
+  const unsigned slot_bytes = p.n_warps * P::tile_bytes(p.chunk_bytes) + x_rows * P::kXStride;
+  const dim3 grid = grid_of(p, (n_tiles + p.n_warps - 1) / p.n_warps, P::kRows);
+  const unsigned n_blocks = grid.x * grid.y * grid.z;
+  unsigned of_sm = (n_blocks + p.n_sms - 1) / p.n_sms;
+  if (of_sm > kMostBlocks) of_sm = kMostBlocks;
+  const auto slots_of = [&](unsigned n) {
+    return (kSharedOfSm / n - 1024 - kRingAt) / slot_bytes;  // 1 KiB a block is the system's
+  };
+  while (of_sm > 1 && slots_of(of_sm) < kLeastSlots) --of_sm;
+  if (p.n_slots == 0) p.n_slots = slots_of(of_sm) < kMaxSlots ? slots_of(of_sm) : kMaxSlots;
+  queue.launch(&product_kernel<F, kNt, kIsGrouped>, grid, 32 * p.n_warps,
+               kRingAt + std::size_t{p.n_slots} * slot_bytes, p);
 }
 
 template <Code kCode, ScaleKind kScale, bool kHasBias>
