@@ -1,4 +1,4 @@
-// linear and head_linear. At most 8 rows: x is rounded where it is multiplied. More: rounded once
+// linear and head_linear. One or two rows: x is rounded where it is multiplied. More: rounded once
 // before. More than 64 in an eager step: cuBLASLt, where it gives the same bits.
 #include <algorithm>
 
@@ -29,8 +29,9 @@ ProductArgs arguments(
           .n_slots = 0};
 }
 
-// The own kernel on bf16 rows.
-void launch_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+// The own kernel on tiles of bf16 rows.
+void launch_tiles(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
   ProductArgs args = arguments(device, w, {nullptr, out.n_rows, w.n_in, w.k}, bias, out);
   args.x = x;
   args.x_is_bf16 = 1;
@@ -45,17 +46,26 @@ BlasProduct blas_product(const Weight& w, const void* x, MatView out) {
 // last 16 are compared. `out` is where the true result will be.
 bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas::Run& run) {
   const std::uint32_t n = std::min(kProbeRows, out.n_rows);
-  const std::size_t x_size = std::size_t{out.n_rows} * w.k;
-  auto* const x = device.workspace<std::uint16_t>(
-      kProbe, x_size + 2 * std::size_t{n} * w.n_out + 2 * sizeof(float));
-  auto* const counter = reinterpret_cast<std::uint32_t*>(x + x_size);
-  auto* const own = reinterpret_cast<float*>(counter + 1);
-  launch_noise(device.queue(), {x, x_size});
+  const std::size_t noise_bytes = std::size_t{out.n_rows} * w.k * sizeof(float);
+  const std::size_t own_bytes = std::size_t{n} * w.n_out * sizeof(float);
+  const std::size_t tiles_bytes = std::size_t{kProbeRows} * tiled_chunks(w.k) * kTiledRow * 2;
+  std::byte* const memory = device.workspace<std::byte>(
+      kProbe, noise_bytes + noise_bytes / 2 + own_bytes + tiles_bytes + 64);
+  auto* const noise = reinterpret_cast<float*>(memory);
+  std::byte* const x = memory + noise_bytes;
+  std::byte* const tiles = x + noise_bytes / 2;
+  auto* const own = reinterpret_cast<float*>(tiles + tiles_bytes);
+  auto* const counter = reinterpret_cast<std::uint32_t*>(own + std::size_t{n} * w.n_out);
+  const ConstMat all{noise, out.n_rows, w.k, w.k};
+  launch_noise(device.queue(), {noise, std::size_t{out.n_rows} * w.k});
+  launch_convert_rows(device.queue(), {all, x, w.k, 0});
   device.note(cudaMemsetAsync(counter, 0, sizeof(*counter), device.stream()));
   if (!run(blas_product(w, x, out))) return false;
   for (const std::uint32_t first : {0u, out.n_rows - n}) {
     const MatView rows = mat_view(own, n, w.n_out);
-    launch_rows(device, w, x + std::size_t{first} * w.k, nullptr, rows);
+    launch_convert_tiles(device.queue(), {{all.data + std::size_t{first} * w.k, n, w.k, w.k}, tiles, w.k, 0},
+                         rows_of_tile(n));
+    launch_tiles(device, w, tiles, nullptr, rows);
     launch_compare(device.queue(), {mat_of(ConstMatView(out.rows(first, n))),
                                     mat_of(ConstMatView(rows)), counter});
   }
@@ -66,19 +76,20 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
   return n_different == 0;
 }
 
-// Many rows of a bf16 weight.
-void multiply_rows(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+// Many rows by cuBLASLt, if it may: x as bf16 rows.
+bool multiply_rows(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
   void* const workspace = device.workspace<std::byte>(kBlas, Blas::kWorkspaceBytes);
-  const bool is_done = device.is_eager() &&
-                       device.products().blas().multiply(
-                           blas_product(w, x, out), workspace, device.stream(),
-                           [&](const Blas::Run& run) { return gives_own_bits(device, w, out, run); });
-  if (!is_done) return launch_rows(device, w, x, bias, out);
-  if (bias) launch_add_bias(device.queue(), {mat_of(out), bias});
+  const bool is_done = device.products().blas().multiply(
+      blas_product(w, x, out), workspace, device.stream(),
+      [&](const Blas::Run& run) { return gives_own_bits(device, w, out, run); });
+  if (is_done && bias) launch_add_bias(device.queue(), {mat_of(out), bias});
+  return is_done;
 }
 
 // Many rows of a quantized weight: slabs of it are decoded, then multiplied.
-void multiply_slabs(CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
+bool multiply_slabs(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
   const std::uint32_t most = static_cast<std::uint32_t>(
       std::max<std::size_t>(kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows,
                             kTileRows));
@@ -95,8 +106,10 @@ void multiply_slabs(CudaDevice& device, const Weight& w, const void* x, const fl
     slab.code = Code::bf16;
     slab.group = kChunkK;
     slab.chunk_bytes = codes_bytes(Code::bf16);
-    multiply_rows(device, slab, x, bias ? bias + first : nullptr, out.columns(first, n));
+    if (!multiply_rows(device, slab, x, bias ? bias + first : nullptr, out.columns(first, n)))
+      return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -115,18 +128,21 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   const Weight& w = matrix_of(a.weight).weight;
   if (w.code == Code::f32)
     return launch_product_f32(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
-  if (a.x.n_rows <= kFewRows && is_whole_pieces(a.x, w.n_in))
+  if (a.x.n_rows <= kLeastRows && is_whole_pieces(a.x, w.n_in))
     return launch_product(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
-  const void* const x = cuda.products().converted(a.x, w.k);
-  const std::uint64_t converted_at = cuda.queue().n_changes();
-  if (a.x.n_rows <= kManyRows || !cuda.is_eager()) {
-    launch_rows(cuda, w, x, a.bias, a.out);
-  } else if (w.code == Code::bf16) {
-    multiply_rows(cuda, w, x, a.bias, a.out);
-  } else {
-    multiply_slabs(cuda, w, x, a.bias, a.out);
+  Products& products = cuda.products();
+  if (a.x.n_rows > kManyRows && cuda.is_eager()) {
+    const void* const x = products.converted(a.x, w.k, 0);
+    const std::uint64_t at = cuda.queue().n_changes();
+    const bool is_done = w.code == Code::bf16 ? multiply_rows(cuda, w, x, a.bias, a.out)
+                                              : multiply_slabs(cuda, w, x, a.bias, a.out);
+    products.keep_converted(at, a.out);
+    if (is_done) return;
   }
-  cuda.products().keep_converted(converted_at, a.out);
+  const void* const x = products.converted(a.x, w.k, rows_of_tile(a.x.n_rows));
+  const std::uint64_t at = cuda.queue().n_changes();
+  launch_tiles(cuda, w, x, a.bias, a.out);
+  products.keep_converted(at, a.out);
 }
 
 void head_linear(ops::Device& device, const ops::HeadLinearArgs& a) noexcept {
@@ -149,8 +165,8 @@ void head_linear(ops::Device& device, const ops::HeadLinearArgs& a) noexcept {
     if (a.x_step % 8 != 0) return ops::head_linear_composed(device, a);
     // A head's products read on to its weight's padded end, into the next head's columns.
     const std::uint32_t k = ((n_heads - 1) * a.x_step + table.first.k + kPadK - 1) / kPadK * kPadK;
-    args.x = cuda.products().converted(a.x, std::max(k, (a.x.n_cols + kPadK - 1) / kPadK * kPadK));
     args.x_stride = std::max(k, (a.x.n_cols + kPadK - 1) / kPadK * kPadK);
+    args.x = cuda.products().converted(a.x, static_cast<std::uint32_t>(args.x_stride), 0);
     args.x_is_bf16 = 1;
   }
   launch_grouped(cuda, table, args);

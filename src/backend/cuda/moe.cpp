@@ -62,7 +62,7 @@ void project(CudaDevice& device,
                    .n_slots = 0};
   const bool is_exact = table.first.code == Code::f32;
   if (!is_exact && (lists.group.item_rows > kFewRows || !is_whole_pieces(x, table.first.n_in))) {
-    args.x = device.products().converted(x, table.first.k);
+    args.x = device.products().converted(x, table.first.k, 0);
     args.x_stride = table.first.k;
     args.x_is_bf16 = 1;
   }

@@ -32,7 +32,8 @@ class Products {
                 const std::function<void(std::size_t unit, std::byte* at)>& fill);
 
   // x as bf16 [n_rows, k]; the last one again if nothing has been launched since.
-  const void* converted(ConstMatView x, std::uint32_t k);
+  // tile_rows: as tiles of so many rows (device/rows.h); 0: as rows.
+  const void* converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows);
   // The launches since then wrote only `out`.
   void keep_converted(std::uint64_t since, ConstMatView out);
 
@@ -71,7 +72,7 @@ class Products {
   std::uint64_t n_freed_ = 0;  // CudaMatrix::n_freed() of the tables
 
   ConstMatView converted_from_{};
-  std::uint32_t converted_k_ = 0;
+  std::uint32_t converted_k_ = 0, converted_tile_rows_ = 0;
   std::uint64_t converted_at_ = 0;
 };
 

@@ -29,6 +29,23 @@ __device__ inline void ldmatrix_x4(std::uint32_t* r, std::uint32_t address) {
                : "r"(address));
 }
 
+__device__ inline void ldmatrix_x2(std::uint32_t* r, std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(address));
+}
+
+// 16 bytes to shared memory, the last 16 - n_bytes of them zeros.
+__device__ inline void copy16(std::uint32_t to, const void* from, std::uint32_t n_bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(n_bytes)
+               : "memory");
+}
+__device__ inline void copy16(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
+               : "memory");
+}
+
 // Runs of bytes on their way from global to shared memory: multiples of 16, aligned to 16. A full
 // barrier counts the bytes of a stage (sm_90); before, 16 bytes at a time, and all are waited for.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -45,6 +62,11 @@ __device__ inline void barrier_init(std::uint32_t barrier, unsigned n_arrivals) 
 // Other threads, and the copies, see initialised barriers after this and a __syncthreads().
 __device__ inline void barriers_are_initialised() {
   if constexpr (kHasBulkCopies) asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// An arrival when this thread's copies of 16 bytes so far are there.
+__device__ inline void barrier_arrive_after_copies(std::uint32_t barrier) {
+  if constexpr (kHasBulkCopies)
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 // One arrival, and n_bytes more to come.
 __device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t n_bytes) {
