@@ -172,4 +172,61 @@ void head_linear(ops::Device& device, const ops::HeadLinearArgs& a) noexcept {
   launch_grouped(cuda, table, args);
 }
 
+namespace {
+
+bool is_alike(const Weight& a, const Weight& b) noexcept {
+  return a.n_out == b.n_out && a.k == b.k && a.code == b.code && a.has_bias == b.has_bias &&
+         a.group == b.group && a.scale == b.scale;
+}
+
+// How many parts from the first on are of one shape and type.
+std::size_t run_of_alike(std::span<const ops::LinearPart> parts) noexcept {
+  std::size_t n = 1;
+  while (n < parts.size() &&
+         is_alike(matrix_of(parts[0].weight).weight, matrix_of(parts[n].weight).weight))
+    ++n;
+  return n;
+}
+
+void multiply_alike(CudaDevice& device,
+                    ConstMatView x,
+                    std::span<const ops::LinearPart> parts,
+                    MatView out) {
+  const Products::Table table = device.products().table(parts);
+  ProductArgs args = arguments(device, table.first, x, nullptr, out);
+  args.chunk_bytes = table.chunk_bytes;
+  args.grouped = {.weights = table.weights,
+                  .biases = table.biases,
+                  .items = nullptr,
+                  .slots = nullptr,
+                  .top_k = 1,
+                  .n_items = static_cast<std::uint32_t>(parts.size()),
+                  .x_step = 0,
+                  .out_step = table.first.n_out};
+  launch_grouped(device, table, args);
+}
+
+}  // namespace
+
+// Few rows: parts of one shape in one launch, the same chains.
+void linear_group(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
+  if (a.x.n_rows == 0) return;
+  if (a.x.n_rows > kFewRows || !is_whole_pieces(a.x, a.x.n_cols))
+    return ops::linear_group_composed(device, a);
+  std::uint32_t column = 0;
+  for (std::size_t i = 0; i < a.parts.size();) {
+    const std::size_t n = run_of_alike(a.parts.subspan(i));
+    const std::uint32_t n_out = a.parts[i].weight->n_out();
+    const MatView out = a.out.columns(column, n_out * static_cast<std::uint32_t>(n));
+    if (n > 1) {
+      multiply_alike(cuda_of(device), a.x, a.parts.subspan(i, n), out);
+    } else {
+      linear(device,
+             {.x = a.x, .weight = a.parts[i].weight, .bias = a.parts[i].bias, .out = out});
+    }
+    column += out.n_cols;
+    i += n;
+  }
+}
+
 }  // namespace kvasir::backend::cuda

@@ -148,6 +148,14 @@ Products::Table Products::table(std::span<const ops::PackedMatrix* const> matric
       [](std::size_t) { return static_cast<const float*>(nullptr); });
 }
 
+Products::Table Products::table(std::span<const ops::LinearPart> parts) {
+  const void* const first = parts[0].weight;
+  if (const Table* known = find_table(first, parts.size(), -1)) return *known;
+  return make_table(
+      {first, parts.size(), -1, {}, {}}, [&](std::size_t i) { return parts[i].weight; },
+      [&](std::size_t i) { return parts[i].bias; });
+}
+
 Products::Table Products::table(std::span<const ops::ExpertWeights> bank, Role role) {
   if (const Table* known = find_table(bank.data(), bank.size(), role)) return *known;
   return make_table(

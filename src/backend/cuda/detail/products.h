@@ -13,6 +13,7 @@
 #include "backend/cuda/detail/cuda_ops.h"
 #include "backend/cuda/device/product.h"
 #include "base/thread_pool.h"
+#include "ops/fused.h"
 #include "ops/moe.h"
 
 namespace kvasir::backend::cuda {
@@ -48,6 +49,7 @@ class Products {
   Table table(std::span<const ops::PackedMatrix* const> matrices);
   enum Role : int { kGate, kUp, kDown };
   Table table(std::span<const ops::ExpertWeights> bank, Role role);
+  Table table(std::span<const ops::LinearPart> parts);  // known by its first weight
 
   Blas& blas() noexcept { return blas_; }
 
