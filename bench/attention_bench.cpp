@@ -1,8 +1,10 @@
 // One query's attention alone at a depth, per KV codec beside bf16, interleaved in one process: how
-// many bytes a second it reads, and how much of what fewer bytes promise it keeps.
+// many bytes a second it reads, and how much of what fewer bytes promise it keeps. One thread is
+// timed by its processor, so that neighbours on a shared machine count through memory alone.
 //   attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] [HEADS_PER_KV_HEAD]
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -47,9 +49,10 @@ struct Shape {
 // Layers of one scheme with a row of `depth` tokens each, filled through the backend.
 class Layers {
  public:
-  Layers(ops::Device& device, const Scheme& scheme, const Shape& shape)
+  Layers(ops::Device& device, const Scheme& scheme, const Shape& shape, int n_threads)
       : device_(device),
         scheme_(scheme),
+        clock_(n_threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC),
         dim_(shape.dim),
         depth_(shape.depth),
         n_heads_(kKvHeads * shape.heads_per_kv) {
@@ -76,7 +79,7 @@ class Layers {
     const std::uint32_t n_heads = n_heads_;
     std::vector<float> q(n_heads * dim_, 0.1f), out(q.size());
     const KvRowView row{blocks_.data(), 0, depth_ - 1, 1, 0, !scheme_.is_exact()};
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = seconds();
     for (KvLayerView view : layers_) {
       view.rows = {&row, 1};
       device_.ops().attention(device_, {.q = mat_view(q.data(), 1, n_heads * dim_),
@@ -85,11 +88,15 @@ class Layers {
                                         .scale = 0.1f,
                                         .out = mat_view(out.data(), 1, n_heads * dim_)});
     }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    return took.count() / static_cast<double>(layers_.size());
+    return (seconds() - begin) / static_cast<double>(layers_.size());
   }
 
  private:
+  double seconds() const {
+    timespec now{};
+    clock_gettime(clock_, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
   std::byte* make_plane(std::size_t size_bytes) {
     Result<Buffer> plane = device_.allocate(size_bytes);
     if (!plane) std::exit(1);
@@ -137,6 +144,7 @@ class Layers {
 
   ops::Device& device_;
   Scheme scheme_;
+  clockid_t clock_;
   std::uint32_t dim_, depth_, n_heads_;
   std::size_t n_rows_ = 0;
   std::vector<BlockId> blocks_;
@@ -158,9 +166,9 @@ int run(const Shape& shape, int n_threads, int n_rounds) {
   std::printf("%-12s %10s %10s %8s %14s %14s %8s\n", "scheme", "MB", "us", "GB/s", "bytes of bf16",
               "time of bf16", "kept");
   const std::vector<Scheme> schemes = all_schemes();
-  Layers exact(**device, schemes[0], shape);
+  Layers exact(**device, schemes[0], shape, n_threads);
   for (const Scheme& scheme : schemes) {
-    Layers layers(**device, scheme, shape);
+    Layers layers(**device, scheme, shape, n_threads);
     std::vector<double> own, ratios;
     for (int i = 0; i < n_rounds; ++i) {
       const double before = exact.attend(), mine = layers.attend(), after = exact.attend();
@@ -183,8 +191,8 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, int otherwise) {
     return argc > i ? std::atoi(argv[i]) : otherwise;
   };
-  const int dim = number(1, 128), depth = number(2, 8192), n_threads = number(3, 2);
-  const int n_rounds = number(4, 9), heads_per_kv = number(5, 2);
+  const int dim = number(1, 128), depth = number(2, 8192), n_threads = number(3, 1);
+  const int n_rounds = number(4, 9), heads_per_kv = number(5, 1);
   if (dim < 64 || dim % 64 || depth < 64 || n_threads < 1 || n_rounds < 1 || heads_per_kv < 1)
     return std::fprintf(stderr,
                         "usage: attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] "
