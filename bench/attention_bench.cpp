@@ -1,6 +1,5 @@
 // One query's attention alone at a depth, per KV codec beside bf16, interleaved in one process: how
-// many bytes a second it reads, and how much of what fewer bytes promise it keeps. One thread is
-// timed by its processor, so that neighbours on a shared machine count through memory alone.
+// many bytes a second it reads, and how much of what fewer bytes promise it keeps.
 //   attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] [HEADS_PER_KV_HEAD]
 #include <time.h>
 
@@ -42,6 +41,13 @@ std::vector<Scheme> all_schemes() {
   return out;
 }
 
+// With one thread its own time, which other work on the machine disturbs less.
+double now_s(int n_threads) {
+  timespec t{};
+  clock_gettime(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 struct Shape {
   std::uint32_t dim = 0, depth = 0, heads_per_kv = 0;
 };
@@ -49,10 +55,9 @@ struct Shape {
 // Layers of one scheme with a row of `depth` tokens each, filled through the backend.
 class Layers {
  public:
-  Layers(ops::Device& device, const Scheme& scheme, const Shape& shape, int n_threads)
+  Layers(ops::Device& device, const Scheme& scheme, const Shape& shape)
       : device_(device),
         scheme_(scheme),
-        clock_(n_threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC),
         dim_(shape.dim),
         depth_(shape.depth),
         n_heads_(kKvHeads * shape.heads_per_kv) {
@@ -79,7 +84,7 @@ class Layers {
     const std::uint32_t n_heads = n_heads_;
     std::vector<float> q(n_heads * dim_, 0.1f), out(q.size());
     const KvRowView row{blocks_.data(), 0, depth_ - 1, 1, 0, !scheme_.is_exact()};
-    const double begin = seconds();
+    const double begin = now_s(device_.n_threads());
     for (KvLayerView view : layers_) {
       view.rows = {&row, 1};
       device_.ops().attention(device_, {.q = mat_view(q.data(), 1, n_heads * dim_),
@@ -88,15 +93,10 @@ class Layers {
                                         .scale = 0.1f,
                                         .out = mat_view(out.data(), 1, n_heads * dim_)});
     }
-    return (seconds() - begin) / static_cast<double>(layers_.size());
+    return (now_s(device_.n_threads()) - begin) / static_cast<double>(layers_.size());
   }
 
  private:
-  double seconds() const {
-    timespec now{};
-    clock_gettime(clock_, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  }
   std::byte* make_plane(std::size_t size_bytes) {
     Result<Buffer> plane = device_.allocate(size_bytes);
     if (!plane) std::exit(1);
@@ -144,7 +144,6 @@ class Layers {
 
   ops::Device& device_;
   Scheme scheme_;
-  clockid_t clock_;
   std::uint32_t dim_, depth_, n_heads_;
   std::size_t n_rows_ = 0;
   std::vector<BlockId> blocks_;
@@ -166,9 +165,9 @@ int run(const Shape& shape, int n_threads, int n_rounds) {
   std::printf("%-12s %10s %10s %8s %14s %14s %8s\n", "scheme", "MB", "us", "GB/s", "bytes of bf16",
               "time of bf16", "kept");
   const std::vector<Scheme> schemes = all_schemes();
-  Layers exact(**device, schemes[0], shape, n_threads);
+  Layers exact(**device, schemes[0], shape);
   for (const Scheme& scheme : schemes) {
-    Layers layers(**device, scheme, shape, n_threads);
+    Layers layers(**device, scheme, shape);
     std::vector<double> own, ratios;
     for (int i = 0; i < n_rounds; ++i) {
       const double before = exact.attend(), mine = layers.attend(), after = exact.attend();
