@@ -60,6 +60,7 @@ constexpr KernelTable kTable{
     .round_to_bf16 = &round_to_bf16,
     .store_bf16 = &store_bf16,
     .attention = &attention,
+    .merge_tiles = &merge_tiles,
     .rms_norm = &rms_norm,
     .layer_norm = &layer_norm,
     .rope = &rope,
