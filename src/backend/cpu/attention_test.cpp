@@ -117,6 +117,24 @@ TEST(AttentionSplit, OverTilesChangesNoBit) {
   }
 }
 
+// A value that is not finite reaches the queries that see it, on every instruction set alike, tiles
+// too, which would multiply it by the zeros of those that do not.
+TEST(AttentionNaN, TouchesNoQueryThatDoesNotSeeIt) {
+  const AttentionCase c{.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .lengths = {150}};
+  std::mt19937 rng{41};
+  Activations in = draw(c, rng);
+  const std::uint32_t row = 2 * 64;
+  const auto clean = attend_all(*make(1, Isa::portable), c, in);
+  in.v[100 * 64 + 3] = std::nanf("");
+  for (const auto& [name, device] : every_device(1)) {
+    const auto got = attend_all(*device, c, in);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const bool sees = i / row >= 100 && i % 64 == 3;
+      ASSERT_TRUE(sees ? std::isnan(got[i]) : got[i] == clean[i]) << name << " " << i;
+    }
+  }
+}
+
 // A window of w is a mask: with values that are one-hot in their position's column, what a query
 // gives keys out of its reach is zero.
 TEST(AttentionBothWays, AWindowReachesAsFarToEitherSide_MOD38) {

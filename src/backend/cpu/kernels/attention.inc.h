@@ -7,10 +7,6 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-struct KeyRange {
-  std::uint32_t begin, end;
-};
-
 // Where things lie in the scratch; n: (query, head) pairs, pair = query · heads + head.
 struct AttentionScratch {
   float *keys, *values, *q, *p, *out, *largest, *sum;
@@ -61,16 +57,6 @@ struct Upcoming {
 };
 
 inline bool rounds_operands(const AttentionJob& job) { return !job.is_f32 && !job.is_f16; }
-
-inline const std::uint8_t* key_row(const AttentionJob& job,
-                                   const AttentionItem& item,
-                                   const std::uint8_t* plane,
-                                   std::uint32_t position) {
-  const std::size_t block = item.blocks[position / job.block_tokens];
-  const std::size_t row =
-      (block * job.n_kv_heads + item.kv_head) * job.block_tokens + position % job.block_tokens;
-  return plane + row * job.head_dim * (job.is_f32 ? 4 : 2);
-}
 
 // Sixteen dwords of a row (one f32 or two bf16 each); past the end: zeros.
 inline U32x16 row_dwords(const std::uint8_t* row, std::size_t dword, std::size_t n_dwords) {
@@ -281,28 +267,6 @@ inline void weigh_pairs(const AttentionScratch& s,
   std::size_t d = 0;
   for (; d + 64 <= s.v_stride; d += 64) weigh_columns<Q, 4>(s, pair, keys, d, keep, gain);
   for (; d < s.v_stride; d += 16) weigh_columns<Q, 1>(s, pair, keys, d, keep, gain);
-}
-
-inline KeyRange visible(const AttentionJob& job,
-                        const AttentionItem& item,
-                        std::uint32_t position) {
-  const std::uint32_t begin =
-      job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0;
-  if (item.n_keys == 0) return {begin, position + 1};
-  const bool ends_early = job.window != 0 && job.window < item.n_keys - position;
-  return {begin, ends_early ? position + job.window : item.n_keys};
-}
-
-// What the item's queries see together.
-inline KeyRange visible(const AttentionJob& job, const AttentionItem& item) {
-  return {visible(job, item, item.position).begin,
-          visible(job, item, item.position + item.n_queries - 1).end};
-}
-
-inline KeyRange inside(KeyRange keys, std::uint32_t tile) {
-  const std::uint32_t begin = keys.begin > tile ? keys.begin - tile : 0;
-  const std::uint32_t end = keys.end > tile ? keys.end - tile : 0;
-  return {begin < kTileKeys ? begin : kTileKeys, end < kTileKeys ? end : kTileKeys};
 }
 
 inline float exp1(float x) {

@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/elementwise.inc.h"
 #include "backend/cpu/kernels/linear_parts.inc.h"
 #include "backend/cpu/kernels/linear.inc.h"
+#include "backend/cpu/kernels/attention_keys.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
 #include "backend/cpu/kernels/kv_codes.inc.h"
 #include "backend/cpu/kernels/attention_encoded.inc.h"
