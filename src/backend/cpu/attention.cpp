@@ -139,6 +139,65 @@ void list_items(const ops::AttentionArgs& a,
   }
 }
 
+// Where whole items would leave threads idle, those of one query are split at tiles.
+constexpr std::size_t kItemsOfThread = 4;
+constexpr std::uint32_t kFewestTiles = 4;  // of a part
+
+struct SplitItem {
+  AttentionItem whole;
+  std::uint32_t first_tile, n_tiles;
+  const float* partials;
+};
+
+std::uint32_t first_tile(const KvLayerView& kv, const AttentionItem& item) noexcept {
+  const bool is_windowed = kv.window != 0 && item.position + 1 > kv.window;
+  return is_windowed ? (item.position + 1 - kv.window) / kTileKeys : 0;
+}
+
+// How many parts of an item, if it is one that can be split.
+std::uint32_t parts_of(const AttentionItem& item, std::uint32_t n_tiles, std::size_t n_wanted) {
+  if (item.n_queries != 1 || item.n_keys > 0 || item.is_encoded) return 1;
+  return std::max(1u, std::min(static_cast<std::uint32_t>(n_wanted), n_tiles / kFewestTiles));
+}
+
+// Puts parts in the place of items that are split, and returns those.
+std::vector<SplitItem> split_items(CpuDevice& cpu,
+                                   const ops::AttentionArgs& a,
+                                   std::size_t tile_floats) {
+  const std::vector<AttentionItem> whole = cpu.items();
+  const std::size_t n_wanted = kItemsOfThread * static_cast<std::size_t>(cpu.n_threads());
+  if (cpu.n_threads() == 1 || whole.empty() || whole.size() >= n_wanted) return {};
+  std::vector<SplitItem> splits;
+  std::vector<AttentionItem>& items = cpu.items();
+  std::size_t n_floats = 0;
+  items.clear();
+  for (const AttentionItem& item : whole) {
+    const std::uint32_t first = first_tile(a.kv, item),
+                        n_tiles = item.position / kTileKeys + 1 - first,
+                        n_parts = parts_of(item, n_tiles, (n_wanted - 1) / whole.size() + 1);
+    for (std::uint32_t part = 0; part < n_parts; ++part) {
+      items.push_back(item);
+      items.back().first_tile = first + n_tiles * part / n_parts;
+      items.back().end_tile = first + n_tiles * (part + 1) / n_parts;
+    }
+    if (n_parts == 1) continue;
+    splits.push_back({item, first, n_tiles, nullptr});
+    n_floats += n_tiles * tile_floats;
+  }
+  float* partials = cpu.partials().floats(n_floats);
+  auto split = splits.begin();
+  for (AttentionItem& item : items) {
+    if (split == splits.end()) break;
+    if (item.token != split->whole.token || item.kv_head != split->whole.kv_head) continue;
+    split->partials = partials;
+    item.partials = partials + (item.first_tile - split->first_tile) * tile_floats;
+    if (item.end_tile != split->first_tile + split->n_tiles) continue;
+    partials += split->n_tiles * tile_floats;
+    ++split;
+  }
+  return splits;
+}
+
 }  // namespace
 
 void kv_append(ops::Device& device, const ops::KvAppendArgs& a) noexcept {
@@ -188,10 +247,11 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
                          .k_encoded = encoded_side(a.kv, a.kv.k_encoded, k_table),
                          .v_encoded = encoded_side(a.kv, a.kv.v_encoded, v_table)};
   const std::uint32_t chunk = std::max(1u, kChunkQueries / heads);
+  const std::size_t n_floats = attention_scratch_floats(job.head_dim, std::size_t{chunk} * heads);
   list_items(a, chunk, cpu.items());
+  const auto splits = split_items(cpu, a, attention_partial_floats(job.head_dim, heads));
   cpu.deal(cpu.items().size(), [&](std::size_t i, int part) {
     const AttentionItem& item = cpu.items()[i];
-    const std::size_t n_floats = attention_scratch_floats(job.head_dim, std::size_t{chunk} * heads);
     cpu.kernels().attention(job, item, cpu.thread_scratch(part, n_floats));
     if (!item.is_encoded || !codec::is_rotated(a.kv.v_encoded.codec)) return;
     for (std::uint32_t query = 0; query < item.n_queries; ++query) {
@@ -199,6 +259,12 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
         codec::unrotate(a.out.row(item.token + query) + std::size_t{h} * a.kv.head_dim,
                         a.kv.head_dim);
     }
+  });
+  if (splits.empty()) return;
+  cpu.deal(splits.size(), [&](std::size_t i, int part) {
+    const SplitItem& split = splits[i];
+    cpu.kernels().merge_tiles(job, split.whole, split.partials, split.n_tiles,
+                              cpu.thread_scratch(part, n_floats));
   });
 }
 

@@ -100,6 +100,41 @@ TEST_P(Attention, IsTheSameOnEveryInstructionSet) {
     EXPECT_TRUE(same_bits(attend_all(*device, GetParam().c, in_), expected)) << name;
 }
 
+// Few heads on many threads: a lone query's tiles are split between them and merged in order.
+TEST(AttentionSplit, OverTilesChangesNoBit) {
+  const AttentionCase base{.n_heads = 3, .n_kv_heads = 1, .head_dim = 40, .lengths = {700}};
+  std::vector<AttentionCase> cases(4, base);
+  cases[1].window = 333, cases[1].sinks = true;
+  cases[2].type = DType::f32, cases[2].softcap = 2.0f;
+  cases[3].n_kv_heads = 3, cases[3].type = DType::f16, cases[3].lengths = {600, 20};
+  const auto one = make(1), many = make(8);
+  std::mt19937 rng{23};
+  for (AttentionCase c : cases) {
+    const Activations in = draw(c, rng);
+    const auto expected = attend_all(*one, c, in);
+    c.chunk = 1;
+    EXPECT_TRUE(same_bits(attend_all(*many, c, in), expected)) << c.window << " " << c.softcap;
+  }
+}
+
+// A value that is not finite reaches the queries that see it, on every instruction set alike, tiles
+// too, which would multiply it by the zeros of those that do not.
+TEST(AttentionNaN, TouchesNoQueryThatDoesNotSeeIt) {
+  const AttentionCase c{.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .lengths = {150}};
+  std::mt19937 rng{41};
+  Activations in = draw(c, rng);
+  const std::uint32_t row = 2 * 64;
+  const auto clean = attend_all(*make(1, Isa::portable), c, in);
+  in.v[100 * 64 + 3] = std::nanf("");
+  for (const auto& [name, device] : every_device(1)) {
+    const auto got = attend_all(*device, c, in);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const bool sees = i / row >= 100 && i % 64 == 3;
+      ASSERT_TRUE(sees ? std::isnan(got[i]) : got[i] == clean[i]) << name << " " << i;
+    }
+  }
+}
+
 // A window of w is a mask: with values that are one-hot in their position's column, what a query
 // gives keys out of its reach is zero.
 TEST(AttentionBothWays, AWindowReachesAsFarToEitherSide_MOD38) {

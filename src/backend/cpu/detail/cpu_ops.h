@@ -46,6 +46,7 @@ class CpuDevice final : public ops::Device {
   }
   Scratch& inputs() noexcept { return inputs_; }
   Scratch& sums() noexcept { return sums_; }
+  Scratch& partials() noexcept { return partials_; }
   std::vector<AttentionItem>& items() noexcept { return items_; }
 
   // f(begin, end, part) over [0, n), piece by piece: each thread has an even share, and takes from
@@ -96,7 +97,7 @@ class CpuDevice final : public ops::Device {
   const KernelTable& kernels_;
   ThreadPool pool_;
   std::vector<Scratch> per_thread_;
-  Scratch inputs_, sums_;
+  Scratch inputs_, sums_, partials_;
   std::vector<AttentionItem> items_;
   std::vector<Share> shares_;
 };

@@ -7,14 +7,11 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-struct KeyRange {
-  std::uint32_t begin, end;
-};
-
 // Where things lie in the scratch; n: (query, head) pairs, pair = query · heads + head.
 struct AttentionScratch {
   float *keys, *values, *q, *p, *out, *largest, *sum;
   std::size_t v_stride;
+  bool keeps_tiles = false;  // apart, instead of merging them
 };
 
 inline AttentionScratch lay_out(const AttentionJob& job, std::size_t n, float* at) {
@@ -64,16 +61,6 @@ struct Upcoming {
 };
 
 inline bool rounds_operands(const AttentionJob& job) { return !job.is_f32 && !job.is_f16; }
-
-inline const std::uint8_t* key_row(const AttentionJob& job,
-                                   const AttentionItem& item,
-                                   const std::uint8_t* plane,
-                                   std::uint32_t position) {
-  const std::size_t block = item.blocks[position / job.block_tokens];
-  const std::size_t row =
-      (block * job.n_kv_heads + item.kv_head) * job.block_tokens + position % job.block_tokens;
-  return plane + row * job.head_dim * (job.is_f32 ? 4 : 2);
-}
 
 // Sixteen dwords of a row (one f32 or two bf16 each); past the end: zeros.
 inline U32x16 row_dwords(const std::uint8_t* row, std::size_t dword, std::size_t n_dwords) {
@@ -286,28 +273,6 @@ inline void weigh_pairs(const AttentionScratch& s,
   for (; d < s.v_stride; d += 16) weigh_columns<Q, 1>(s, pair, keys, d, keep, gain);
 }
 
-inline KeyRange visible(const AttentionJob& job,
-                        const AttentionItem& item,
-                        std::uint32_t position) {
-  const std::uint32_t begin =
-      job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0;
-  if (item.n_keys == 0) return {begin, position + 1};
-  const bool ends_early = job.window != 0 && job.window < item.n_keys - position;
-  return {begin, ends_early ? position + job.window : item.n_keys};
-}
-
-// What the item's queries see together.
-inline KeyRange visible(const AttentionJob& job, const AttentionItem& item) {
-  return {visible(job, item, item.position).begin,
-          visible(job, item, item.position + item.n_queries - 1).end};
-}
-
-inline KeyRange inside(KeyRange keys, std::uint32_t tile) {
-  const std::uint32_t begin = keys.begin > tile ? keys.begin - tile : 0;
-  const std::uint32_t end = keys.end > tile ? keys.end - tile : 0;
-  return {begin < kTileKeys ? begin : kTileKeys, end < kTileKeys ? end : kTileKeys};
-}
-
 inline float exp1(float x) {
   float out[16];
   store(out, exp(set1(x)));
@@ -317,6 +282,11 @@ inline float exp1(float x) {
 // largest and sum of a pair take in a tile's; keep and gain rescale the running and the tile's
 // output.
 inline void merge(AttentionScratch& s, std::size_t pair, TileState tile, float* keep, float* gain) {
+  if (s.keeps_tiles) {
+    s.largest[pair] = tile.largest, s.sum[pair] = tile.sum;
+    *keep = *gain = 1.0f;
+    return;
+  }
   const float before = s.largest[pair], now = before > tile.largest ? before : tile.largest;
   *keep = exp1(before - now);
   *gain = exp1(tile.largest - now);
@@ -398,17 +368,60 @@ void finish(const AttentionJob& job, const AttentionItem& item, AttentionScratch
   }
 }
 
+// Outputs that take a tile's unchanged: -0 · 1 + x has the bits of x.
+inline void await_tile(AttentionScratch& s, std::size_t n) {
+  for (std::size_t i = 0; i < n * s.v_stride; i += 16) store(s.out + i, set1(-0.0f));
+}
+
+inline void keep_tile(AttentionScratch& s, std::size_t n, float* to) {
+  for (std::size_t pair = 0; pair < n; ++pair) {
+    to[pair] = s.largest[pair];
+    to[n + pair] = s.sum[pair];
+  }
+  for (std::size_t i = 0; i < n * s.v_stride; i += 16) store(to + 2 * n + i, load(s.out + i));
+  await_tile(s, n);
+}
+
+void merge_tiles(const AttentionJob& job,
+                 const AttentionItem& item,
+                 const float* partials,
+                 std::uint32_t n_tiles,
+                 float* scratch) {
+  const std::size_t n = std::size_t{item.n_queries} * job.queries_per_kv;
+  AttentionScratch s = lay_out(job, n, scratch);
+  start(job, item, s);
+  for (std::uint32_t tile = 0; tile < n_tiles;
+       ++tile, partials += attention_partial_floats(job.head_dim, n)) {
+    for (std::size_t pair = 0; pair < n; ++pair) {
+      float keep = 0, gain = 0;
+      merge(s, pair, {partials[pair], partials[n + pair]}, &keep, &gain);
+      const float* const from = partials + 2 * n + pair * s.v_stride;
+      float* const out = s.out + pair * s.v_stride;
+      for (std::size_t d = 0; d < s.v_stride; d += 16)
+        store(out + d, fma(load(out + d), set1(keep), mul(load(from + d), set1(gain))));
+    }
+  }
+  finish(job, item, s);
+}
+
 void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scratch) {
-  AttentionScratch s = lay_out(job, std::size_t{item.n_queries} * job.queries_per_kv, scratch);
+  const std::size_t n_pairs = std::size_t{item.n_queries} * job.queries_per_kv;
+  AttentionScratch s = lay_out(job, n_pairs, scratch);
   start(job, item, s);
   for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
   const KeyRange keys = visible(job, item);
-  for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end;
-       tile += kTileKeys) {
+  std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
+  float* partial = item.partials;
+  if (partial) {
+    begin = item.first_tile * kTileKeys;
+    end = item.end_tile * kTileKeys < end ? item.end_tile * kTileKeys : end;
+    s.keeps_tiles = true;
+    await_tile(s, n_pairs);
+  }
+  for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
     Upcoming next;
     const std::uint32_t after = tile + kTileKeys;
-    if (item.n_queries * job.queries_per_kv <= kFewPairs && job.block_tokens >= kTileKeys &&
-        after < keys.end) {
+    if (n_pairs <= kFewPairs && job.block_tokens >= kTileKeys && after < end) {
       const std::size_t tile_bytes = kTileKeys * job.head_dim * (job.is_f32 ? 4 : 2);
       next.add(key_row(job, item, job.k, after), tile_bytes);
       next.add(key_row(job, item, job.v, after), tile_bytes);
@@ -417,8 +430,11 @@ void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scr
     pack_values(job, item, tile, keys, s, next);
     for_pairs(job, item, tile,
               [&](std::size_t pair, int n, KeyRange seen) { attend_pairs(job, s, pair, n, seen); });
+    if (!partial) continue;
+    keep_tile(s, n_pairs, partial);
+    partial += attention_partial_floats(job.head_dim, n_pairs);
   }
-  finish(job, item, s);
+  if (!partial) finish(job, item, s);
 }
 
 }  // namespace

@@ -97,7 +97,16 @@ struct AttentionItem {
   std::uint32_t kv_head;
   bool is_encoded = false;
   std::uint32_t n_keys = 0;  // > 0: attention both ways over so many; else causal
+  // A part of one query's tiles [first_tile, end_tile): what each gave by itself goes here, for
+  // merge_tiles: [tile][attention_partial_floats]. Null: the whole.
+  float* partials = nullptr;
+  std::uint32_t first_tile = 0, end_tile = 0;
 };
+
+// Of a tile and n pairs of (query, head): [n] largest, [n] sums, [n][head_dim padded] outputs.
+constexpr std::size_t attention_partial_floats(std::uint32_t head_dim, std::size_t n) {
+  return n * (2 + (std::size_t{head_dim} + 15) / 16 * 16);
+}
 
 struct RowsJob {  // element-wise: rows [begin, end) of matrices with n_cols columns
   const float* x;
@@ -227,6 +236,12 @@ struct KernelTable {
   void (*round_to_bf16)(const float* x, std::size_t n, float* out);  // as f32 values
   void (*store_bf16)(const float* x, std::size_t n, std::uint16_t* out);
   void (*attention)(const AttentionJob&, const AttentionItem&, float* scratch);
+  // The item's output from all its tiles' partials, ascending.
+  void (*merge_tiles)(const AttentionJob&,
+                      const AttentionItem&,
+                      const float* partials,
+                      std::uint32_t n_tiles,
+                      float* scratch);
   void (*rms_norm)(const NormJob&, std::uint32_t begin, std::uint32_t end);
   void (*layer_norm)(const NormJob&, std::uint32_t begin, std::uint32_t end);
   void (*rope)(const RopeJob&, std::uint32_t begin, std::uint32_t end);

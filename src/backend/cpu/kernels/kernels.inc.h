@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/elementwise.inc.h"
 #include "backend/cpu/kernels/linear_parts.inc.h"
 #include "backend/cpu/kernels/linear.inc.h"
+#include "backend/cpu/kernels/attention_keys.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
 #include "backend/cpu/kernels/kv_codes.inc.h"
 #include "backend/cpu/kernels/attention_encoded.inc.h"
@@ -60,6 +61,7 @@ constexpr KernelTable kTable{
     .round_to_bf16 = &round_to_bf16,
     .store_bf16 = &store_bf16,
     .attention = &attention,
+    .merge_tiles = &merge_tiles,
     .rms_norm = &rms_norm,
     .layer_norm = &layer_norm,
     .rope = &rope,

@@ -1,5 +1,5 @@
-// Tiles where they pay: matrix products of two rows and more. All else, and what tiles cannot hold,
-// is the AVX-512 unit's.
+// Tiles where they pay: matrix products of two rows and more, attention of many queries. All else,
+// and what tiles cannot hold, is the AVX-512 unit's.
 #include "backend/cpu/kernels/kernel_table.h"
 // In this order: each builds on the ones before.
 // clang-format off
@@ -7,6 +7,9 @@
 #include "backend/cpu/kernels/amx_tiles.h"
 #include "backend/cpu/kernels/linear_parts.inc.h"
 #include "backend/cpu/kernels/linear_amx.inc.h"
+#include "backend/cpu/kernels/math.inc.h"
+#include "backend/cpu/kernels/attention_keys.inc.h"
+#include "backend/cpu/kernels/attention_amx.inc.h"
 // clang-format on
 
 namespace kvasir::backend::cpu {
@@ -37,13 +40,21 @@ void pack_tiles(const float* rows,
   }
 }
 
-template <class Tiles>
+// A few pairs wait for memory whatever multiplies them.
+template <class Tiles, std::uint32_t kFewestPairs>
+void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+  if (suits_tiles(job, item, kFewestPairs) && attend_on_tiles<Tiles>(job, item, scratch)) return;
+  kAvx512Kernels.attention(job, item, scratch);
+}
+
+template <class Tiles, std::uint32_t kFewestPairs>
 KernelTable with_tiles(const char* name, std::uint32_t fewest_rows) {
   KernelTable table = kAvx512Kernels;
   table.name = name;
   table.linear = &linear<Tiles>;
   table.pack_tiles = &pack_tiles;
   table.fewest_tile_rows = fewest_rows;
+  table.attention = &attention<Tiles, kFewestPairs>;
   return table;
 }
 
@@ -51,11 +62,11 @@ KernelTable with_tiles(const char* name, std::uint32_t fewest_rows) {
 
 // A lone row waits for memory either way, and lanes have less to set up.
 const KernelTable& amx_kernels() noexcept {
-  static const KernelTable table = with_tiles<HardwareTiles>("amx", 2);
+  static const KernelTable table = with_tiles<HardwareTiles, 8>("amx", 2);
   return table;
 }
 const KernelTable& emulated_amx_kernels() noexcept {
-  static const KernelTable table = with_tiles<EmulatedTiles>("amx-emulated", 1);
+  static const KernelTable table = with_tiles<EmulatedTiles, 1>("amx-emulated", 1);
   return table;
 }
 

@@ -22,6 +22,9 @@ struct Decoder {
                                                                       : 1) /
                                            2;
 
+  static constexpr int kRowsAcross = kKind == CodeKind::nibble ? kWideNibbleRows : kWideRows;
+  static constexpr std::size_t kBytesOfHalf = kKind == CodeKind::byte ? 16 : 64;  // of what loads
+
   template <class F>
   inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, F&& f) const {
 #pragma GCC unroll 8
@@ -144,34 +147,50 @@ inline __attribute__((always_inline)) void add_group(const Sums<R, H>& c,
   }
 }
 
-template <int R, class D>
-inline void direct_panel(const LinearJob& job, const D& decode, std::uint32_t panel) {
+// R rows, H halves of a panel from `first` on, decoded on the way.
+template <int R, int H, class D>
+inline void direct_halves(
+    const LinearJob& job, const D& decode, std::uint32_t panel, int first, Sums<R, H>& sums) {
   const PackedLayout& w = job.layout;
   const std::uint8_t* group = job.weight + panel * w.panel_bytes;
   const float* x = job.x;
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
-  const std::size_t codes_at = w.has_bias ? 2 * w.scales_bytes : w.scales_bytes;
-  Sums<R, 2> sums;
+  const std::size_t codes_at = (w.has_bias ? 2 * w.scales_bytes : w.scales_bytes) +
+                               static_cast<std::size_t>(first) * D::kBytesOfHalf;
   sums.clear();
   for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes, x += w.group * R) {
     if (w.scale == ScaleKind::none) {
-      add_step<R, 2, R>(decode, group, kStep, x, sums);
+      add_step<R, H, R>(decode, group + codes_at, kStep, x, sums);
       continue;
     }
-    Sums<R, 2> c;
+    Sums<R, H> c;
     c.clear();
-    for (std::uint32_t k = 0; k < w.group; k += step) {
-      add_step<R, 2, R>(decode, group + codes_at + k * D::kBytesOfK, step, x + k * R, c);
-    }
+    for (std::uint32_t k = 0; k < w.group; k += step)
+      add_step<R, H, R>(decode, group + codes_at + k * D::kBytesOfK, step, x + k * R, c);
     const auto group_sum = [&](int r) {
       return job.group_sums[static_cast<std::size_t>(r) * w.n_groups + g];
     };
     add_group(
-        c, w.has_bias, [&](int h) { return load_scales(w.scale, group, h); },
-        [&](int h) { return load_scales(w.scale, group + w.scales_bytes, h); }, group_sum, sums);
+        c, w.has_bias, [&](int h) { return load_scales(w.scale, group, first + h); },
+        [&](int h) { return load_scales(w.scale, group + w.scales_bytes, first + h); }, group_sum,
+        sums);
   }
-  for (int r = 0; r < R; ++r)
-    store_outputs(job, panel, static_cast<std::uint32_t>(r), sums.at[r][0], sums.at[r][1]);
+}
+
+template <int R, class D>
+inline void direct_panel(const LinearJob& job, const D& decode, std::uint32_t panel) {
+  if constexpr (R <= D::kRowsAcross) {
+    Sums<R, 2> sums;
+    direct_halves(job, decode, panel, 0, sums);
+    for (int r = 0; r < R; ++r)
+      store_outputs(job, panel, static_cast<std::uint32_t>(r), sums.at[r][0], sums.at[r][1]);
+  } else {
+    Sums<R, 1> low, high;
+    direct_halves(job, decode, panel, 0, low);
+    direct_halves(job, decode, panel, 1, high);
+    for (int r = 0; r < R; ++r)
+      store_outputs(job, panel, static_cast<std::uint32_t>(r), low.at[r][0], high.at[r][0]);
+  }
 }
 
 // A stretch of K of one panel as f32.
@@ -386,12 +405,18 @@ inline void interleave_rows(const float* rows, std::uint32_t n_rows, std::uint32
   }
 }
 
+template <std::uint32_t W>
+inline void interleave_some(
+    const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out) {
+  if constexpr (W > 1) {
+    if (width < W) return interleave_some<W - 1>(rows, n_rows, n, width, out);
+  }
+  interleave_rows<W>(rows, n_rows, n, out);
+}
+
 void pack_rows(
     const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out) {
-  if (width == 1) return interleave_rows<1>(rows, n_rows, n, out);
-  if (width == 2) return interleave_rows<2>(rows, n_rows, n, out);
-  if (width == 3) return interleave_rows<3>(rows, n_rows, n, out);
-  if (width == 4) return interleave_rows<4>(rows, n_rows, n, out);
+  if (width < kRowAlign) return interleave_some<kDirectRows>(rows, n_rows, n, width, out);
   for (std::uint32_t k = 0; k < n; k += 16, out += 16 * kRowAlign) {
     U32x16 in[16], columns[16];
     for (std::uint32_t r = 0; r < 16; ++r)
@@ -400,7 +425,7 @@ void pack_rows(
     for (std::uint32_t i = 0; i < 16; ++i) store(out + i * kRowAlign, from_bits(columns[i]));
   }
 }
-static_assert(kRowAlign == 16 && kDirectRows <= 4);
+static_assert(kRowAlign == 16 && kDirectRows < kRowAlign);
 
 // The same product with all codes 1, group by group.
 void group_sums(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out) {

@@ -13,9 +13,10 @@ namespace {
 using F32x16 = __m512;
 using U32x16 = __m512i;
 
-// Sums that registers hold beside operands: rows multiplied while a panel is decoded; rows and
-// halves of a panel multiplied once it is.
-constexpr int kDirectRows = 4, kBlockRows = 6, kBlockHalves = 2;
+// Sums that registers hold beside operands, as rows and halves of a panel. While a panel is
+// decoded: kDirectRows with one half, kWideRows (of nibbles kWideNibbleRows, whose decoding takes
+// registers too) with both; once it is: kBlockRows with kBlockHalves.
+constexpr int kDirectRows = 8, kWideRows = 4, kWideNibbleRows = 3, kBlockRows = 8, kBlockHalves = 1;
 
 inline __mmask16 first_lanes(std::size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 

@@ -17,7 +17,7 @@ struct U32x16 {
 };
 
 // As in vec_avx512.h, which says what these are.
-constexpr int kDirectRows = 4, kBlockRows = 6, kBlockHalves = 2;
+constexpr int kDirectRows = 2, kWideRows = 2, kWideNibbleRows = 2, kBlockRows = 4, kBlockHalves = 2;
 
 template <class V, class F>
 inline V lanes(F f) {

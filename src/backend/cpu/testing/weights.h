@@ -133,10 +133,12 @@ inline std::vector<NamedDevice> every_device(int n_threads) {
   for (const Isa isa : kIsas) {
     if (cpu_supports(isa)) out.push_back({std::string(name_of(isa)), make(n_threads, isa)});
   }
+#if defined(__x86_64__)
   if (can_emulate_amx()) {
     out.push_back({std::string(emulated_amx_kernels().name),
                    std::make_unique<CpuDevice>(emulated_amx_kernels(), n_threads)});
   }
+#endif
   return out;
 }
 inline std::unique_ptr<ops::Device> make_mirror() {
