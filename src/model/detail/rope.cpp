@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <thread>
+#include <vector>
 
 namespace kvasir::model {
 namespace {
@@ -210,13 +212,25 @@ Result<RopeTable> build_rope_table(ops::Device& device,
   KVASIR_TRY(table.memory, device.allocate(2 * n * sizeof(float)));
   float* const cos = table.memory.f32();
   float* const sin = cos + n;
-  for (std::size_t position = 0, at = 0; position < n_positions; ++position) {
-    for (const double frequency : spec.inverse_frequencies) {
-      const double angle = double(position) * frequency;
-      cos[at] = static_cast<float>(std::cos(angle) * spec.attention_factor);
-      sin[at++] = static_cast<float>(std::sin(angle) * spec.attention_factor);
+  const auto fill = [&](std::size_t first, std::size_t last) {
+    std::size_t at = first * table.n_pairs;
+    for (std::size_t position = first; position < last; ++position) {
+      for (const double frequency : spec.inverse_frequencies) {
+        const double angle = double(position) * frequency;
+        cos[at] = static_cast<float>(std::cos(angle) * spec.attention_factor);
+        sin[at++] = static_cast<float>(std::sin(angle) * spec.attention_factor);
+      }
     }
-  }
+  };
+  // Millions of them where contexts are long: on all threads.
+  constexpr std::size_t kPairsOfAThread = 1u << 17;
+  const auto n_threads =
+      std::min<std::size_t>(static_cast<std::size_t>(device.n_threads()), n / kPairsOfAThread + 1);
+  std::vector<std::jthread> others;
+  for (std::size_t t = 1; t < n_threads; ++t)
+    others.emplace_back(fill, n_positions * t / n_threads, n_positions * (t + 1) / n_threads);
+  fill(0, n_positions / n_threads);
+  others.clear();
   table.cos = cos;
   table.sin = sin;
   return table;

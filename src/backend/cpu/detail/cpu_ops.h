@@ -32,7 +32,9 @@ class CpuDevice final : public ops::Device {
   std::string label() const override { return "cpu-" + std::string(kernels_.name); }
   const ops::OpTable& ops() const noexcept override;
   int n_threads() const noexcept override { return pool_.n_threads(); }
-  Result<Buffer> allocate(std::size_t size_bytes) override { return allocate_memory(size_bytes); }
+  Result<Buffer> allocate(std::size_t size_bytes) override {
+    return allocate_memory(size_bytes, MemoryUse::from_the_front);
+  }
   Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                                   ops::PackOptions options) override;
   void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override;
