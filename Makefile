@@ -3,7 +3,7 @@
 # make test   everything that must pass: format, rooms, warnings as errors, tests, ASan + UBSan, API clients, browser
 # make test-tsan  the rooms with threads under ThreadSanitizer
 # make build  build/release/bin/kvasir          make model  fetch the demo model, print its path last
-# make bench  speed beside llama.cpp, of KV codecs beside bf16, of HTTP beside the library   make fuzz   every target for FUZZ_SECONDS (default 60)
+# make bench  speed beside other engines, of KV codecs beside bf16, of HTTP beside the library, of a start   make fuzz   every target for FUZZ_SECONDS (default 60)
 # make crowd  200 clients for CROWD_SECONDS (default 180)              make hostile HOSTILE_REQUESTS broken requests
 .PHONY: run chat build model test test-tsan test-clients test-web bench fuzz crowd hostile setup setup-test format check
 
@@ -68,9 +68,11 @@ test-web: model
 
 bench: build model
 	@python3 bench/peers.py
-	@cmake --build --preset release -j $(JOBS) --target http_bench attention_bench
+	@cmake --build --preset release -j $(JOBS) --target http_bench beside_bench attention_bench
 	@build/release/bin/attention_bench
 	@build/release/bin/http_bench "$$(tools/fetch_model.sh | tail -n 1)"
+	@build/release/bin/beside_bench "$$(tools/fetch_model.sh | tail -n 1)"
+	@bench/startup.py
 
 crowd: build model
 	@SERVE_FLAGS="--batch 32 --queue 256" tests/with_server.sh tests/load/crowd.py --streams 200 --seconds $(CROWD_SECONDS)

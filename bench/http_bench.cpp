@@ -1,35 +1,24 @@
 // One stream through HTTP beside the same generation by the library, in one process on one open
 // model, interleaved: what the server costs, without the differences between two processes.
 //   http_bench MODEL [PAIRS] [TOKENS]
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/log.h"
+#include "http_client.h"
 #include "kvasir/kvasir.h"
 #include "server/server.h"
 
 namespace kvasir {
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
-using Stamps = std::vector<SteadyClock::time_point>;  // one a piece of text
+using namespace bench;
 
 constexpr const char* kPrompt = "Tell a long story about a lighthouse.";
-
-[[noreturn]] void fail(const std::string& what) {
-  std::fprintf(stderr, "error: %s\n", what.c_str());
-  std::exit(1);
-}
 
 Stamps run_direct(Engine& engine, std::uint32_t n_tokens) {
   GenerateRequest request;
@@ -40,48 +29,22 @@ Stamps run_direct(Engine& engine, std::uint32_t n_tokens) {
   request.uses_cache = false;
   Stamps stamps;
   const auto done = engine.generate(request, [&](const TextDelta&) {
-    stamps.push_back(SteadyClock::now());
+    stamps.push_back(Stopwatch::now());
     return true;
   });
   if (!done) fail(done.error().what);
   return stamps;
 }
 
-int connect_to(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
-    fail("cannot connect to the server");
-  return fd;
-}
-
 Stamps run_http(std::uint16_t port, std::uint32_t n_tokens) {
-  const std::string body = json::write(
+  return stream(
+      port, "/v1/chat/completions",
       json::Object{{"messages", json::Array{json::Object{{"role", "user"}, {"content", kPrompt}}}},
                    {"max_tokens", n_tokens},
                    {"temperature", 0},
                    {"ignore_eos", true},
-                   {"cache", false},
-                   {"stream", true}});
-  const std::string request =
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: "
-      "close\r\nContent-Length: " +
-      std::to_string(body.size()) + "\r\n\r\n" + body;
-  const int fd = connect_to(port);
-  if (::send(fd, request.data(), request.size(), 0) != static_cast<ssize_t>(request.size()))
-    fail("cannot send the request");
-  Stamps stamps;
-  std::vector<char> buffer(1 << 16);
-  for (ssize_t n; (n = ::recv(fd, buffer.data(), buffer.size(), 0)) > 0;) {
-    const std::string_view piece(buffer.data(), static_cast<std::size_t>(n));
-    const bool has_text = piece.find("\"delta\":{\"content\"") != piece.npos;
-    if (has_text) stamps.push_back(SteadyClock::now());
-  }
-  ::close(fd);
-  return stamps;
+                   {"cache", false}},
+      kChatPiece);
 }
 
 struct Side {
@@ -97,12 +60,6 @@ struct Side {
           std::chrono::duration<double, std::milli>(stamps[i] - stamps[i - 1]).count());
   }
 };
-
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const auto at = static_cast<std::size_t>(static_cast<double>(values.size()) * share);
-  return values[std::min(values.size() - 1, at)];
-}
 
 void print(const Side& direct, const Side& http, std::uint32_t n_tokens) {
   std::vector<double> ratios;
@@ -151,9 +108,9 @@ int run(const std::string& model, int n_pairs, std::uint32_t n_tokens) {
 }  // namespace kvasir
 
 int main(int argc, char** argv) {
-  if (argc < 2) kvasir::fail("usage: http_bench MODEL [PAIRS] [TOKENS]");
+  if (argc < 2) kvasir::bench::fail("usage: http_bench MODEL [PAIRS] [TOKENS]");
   const int n_pairs = argc > 2 ? std::atoi(argv[2]) : 15;
   const int n_tokens = argc > 3 ? std::atoi(argv[3]) : 128;
-  if (n_pairs < 1 || n_tokens < 8) kvasir::fail("at least one pair of at least 8 tokens");
+  if (n_pairs < 1 || n_tokens < 8) kvasir::bench::fail("at least one pair of at least 8 tokens");
   return kvasir::run(argv[1], n_pairs, static_cast<std::uint32_t>(n_tokens));
 }

@@ -1,92 +1,164 @@
 #!/usr/bin/env python3
-"""Speed beside llama.cpp: same model file, same tokens, same threads, interleaved in one run.
+"""Speed beside other engines: same models, same tokens, same threads, interleaved in one run.
 
-    bench/peers.py [--model FILE.gguf] [--pairs 5] [--threads N] [--prefill 512] [--decode 64] [--json OUT]
+    bench/peers.py [--models smollm2-135m,qwen3-0.6b,llama-3.2-1b] [--quants 4,8,bf16] [--cases prefill512,decode,…]
+                   [--peers llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page]
 
-The peer is llama.cpp through PyPI's llama-cpp-python, built from source for this machine with AMX off (its AMX path
-fails silently under GCC 12), in a virtual environment of its own under build/. Prints medians, spread and ratios.
+Peers come from PyPI into virtual environments of their own under build/; one that cannot be installed or cannot read a
+model is left out, with the reason. SmolLM2 has its real weights, the other models are random ones of the published
+shapes (`kvasir synth`), written once under models/. Every engine loads a model once and is then asked case by case, in
+turns, so that what disturbs the machine disturbs all alike. Prints medians, ratios and their spread; --json keeps every
+number (default bench/results/peers-HOST.json); --page draws the plot and writes the tables of docs/performance.md.
 """
 import argparse
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-VENV = ROOT / "build" / "peers-venv"
-PEER = "llama-cpp-python==0.3.36"
-PEER_FLAGS = "-DGGML_NATIVE=ON -DGGML_AMX_INT8=OFF -DGGML_AMX_TILE=OFF -DGGML_AMX_BF16=OFF -DLLAVA_BUILD=OFF"
+sys.path.insert(0, str(ROOT / "bench" / "peers_lib"))
+import engines  # noqa: E402
+import page  # noqa: E402
 
-# Runs inside the peer's environment: one JSON line with tokens a second.
-PEER_SCRIPT = """
-import json, sys, time
-from llama_cpp import Llama
-model, threads, prefill, decode = sys.argv[1], *map(int, sys.argv[2:5])
-llm = Llama(model, n_ctx=prefill + decode + 16, n_batch=prefill, n_ubatch=prefill, n_threads=threads,
-            n_threads_batch=threads, logits_all=False, verbose=False)
-tokens = [1 + (i * 7919) % 40000 for i in range(prefill)]
-def once():
-    llm.reset()
-    t0 = time.perf_counter(); llm.eval(tokens); t1 = time.perf_counter()
-    for i in range(decode):
-        llm.eval([1 + (i * 104729) % 40000])
-    t2 = time.perf_counter()
-    return prefill / (t1 - t0), decode / (t2 - t1)
-once()
-p, d = once()
-print(json.dumps({"prefill_tps": p, "decode_tps": d}))
-"""
+CASES = {
+    "prefill512": {"prefill": 512, "decode": 1, "rows": 1, "value": "prefill_tps"},
+    "decode": {"prefill": 16, "decode": 48, "rows": 1, "value": "decode_tps"},
+    "depth4096": {"prefill": 4096, "decode": 24, "rows": 1, "value": "decode_tps"},
+    "depth16384": {"prefill": 16384, "decode": 16, "rows": 1, "value": "decode_tps"},
+    "rows16": {"prefill": 16, "decode": 24, "rows": 16, "value": "decode_tps"},
+}
+QUANTS = {"4": "q4_0", "8": "q8_0", "bf16": "bf16"}
 
 
-def ensure_peer():
-    python = VENV / "bin" / "python"
-    if python.exists() and subprocess.run([python, "-c", "import llama_cpp"], capture_output=True).returncode == 0:
-        return python
-    print("Building llama.cpp for this machine (a few minutes)…", file=sys.stderr)
-    subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
-    env = dict(os.environ, CMAKE_ARGS=PEER_FLAGS, CMAKE_BUILD_PARALLEL_LEVEL=str(os.cpu_count()))
-    subprocess.run([VENV / "bin" / "pip", "install", "--quiet", "--no-binary", "llama-cpp-python", PEER], check=True, env=env)
-    return python
+def model_files(name, quant):
+    """The forms of one model: a GGUF for most, a folder for those that read none."""
+    if name == "smollm2-135m":
+        if quant != "4":
+            return None  # the real file is Q4_1
+        path = subprocess.run([ROOT / "tools" / "fetch_model.sh"], check=True, capture_output=True, text=True).stdout
+        return {"gguf": path.strip().splitlines()[-1]}
+    models = ROOT / "models"
+    models.mkdir(exist_ok=True)
+    forms = {"gguf": (models / f"{name}-random-{QUANTS[quant]}.gguf", QUANTS[quant]), "folder": (models / f"{name}-random-{quant}", quant)}
+    if quant == "bf16":
+        forms["gguf16"] = (models / f"{name}-random-f16.gguf", "f16")  # OpenVINO reads no bf16
+    for path, form in forms.values():
+        if not path.exists():
+            subprocess.run([engines.KVASIR, "synth", "--config", name, "--quant", form, path], check=True)
+    return {form: str(path) for form, (path, _) in forms.items()}
 
 
-def last_json(command):
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(out.strip().splitlines()[-1])
+def cpu_name():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def measure(model, quant, files, args):
+    """[{model, quant, case, pair, engine, prefill_tps, decode_tps, …}]"""
+    running, samples = [], []
+    for engine in args.engines:
+        worker = engine.start(files, args.threads)
+        print(f"  {engine.name}: " + (f"left out, {worker}" if isinstance(worker, str) else "ready"), flush=True)
+        if not isinstance(worker, str):
+            running.append((engine, worker))
+    for _, worker in running:
+        worker.ask({"prefill": 64, "decode": 4, "rows": 1, "salt": 0})
+    for pair in range(args.pairs):
+        for case in args.cases:
+            for i in range(len(running)):
+                engine, worker = running[(i + pair) % len(running)]  # nobody is always first
+                answer = worker.ask({**CASES[case], "salt": 1 + pair})
+                if "error" in answer:
+                    print(f"  {engine.name} {case}: {answer['error']}", flush=True)
+                    continue
+                samples.append({"model": model, "quant": quant, "case": case, "pair": pair, "engine": engine.name, **answer})
+        print(f"  pair {pair + 1} of {args.pairs}", flush=True)
+    for _, worker in running:
+        worker.stop()
+    return samples
+
+
+def summarize(samples):
+    """Median of each engine, and the ratio of ours to it within each pair."""
+    rows = []
+    for key in dict.fromkeys((s["model"], s["quant"], s["case"]) for s in samples):
+        value = CASES[key[2]]["value"]
+        of = {}
+        for s in samples:
+            if (s["model"], s["quant"], s["case"]) == key:
+                of.setdefault(s["engine"], {})[s["pair"]] = s
+        ours = of.get("kvasir", {})
+        for engine, by_pair in of.items():
+            ratios = [ours[p][value] / s[value] for p, s in by_pair.items() if p in ours]
+            row = {"model": key[0], "quant": key[1], "case": key[2], "engine": engine,
+                   "tps": statistics.median(s[value] for s in by_pair.values()), "n": len(by_pair)}
+            if ratios:
+                row["ratio"] = {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
+            if engine == "kvasir":
+                phase = "prefill" if value == "prefill_tps" else "decode"
+                for share in ("share_of_read", "share_of_float"):
+                    row[share] = statistics.median(s[phase][share] for s in by_pair.values())
+            rows.append(row)
+    return rows
+
+
+def print_rows(rows):
+    print(f"\n{'model':14}{'weights':9}{'case':12}{'engine':14}{'tok/s':>10}{'ours ÷ it':>11}   (min–max of the pairs)")
+    for r in rows:
+        ratio = r.get("ratio")
+        text = f"{ratio['median']:11.2f}   ({ratio['min']:.2f}–{ratio['max']:.2f})" if ratio and r["engine"] != "kvasir" else ""
+        print(f"{r['model']:14}{r['quant']:9}{r['case']:12}{r['engine']:14}{r['tps']:10.1f}{text}")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="smollm2-135m,qwen3-0.6b,llama-3.2-1b")
+    parser.add_argument("--quants", default="4,8,bf16")
+    parser.add_argument("--cases", default="prefill512,decode,depth4096,rows16")
+    parser.add_argument("--peers", default=",".join(engines.PEERS))
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--json", default=str(ROOT / "bench" / "results" / f"peers-{platform.node()}.json"))
+    parser.add_argument("--page", action="store_true")
+    args = parser.parse_args()
+    args.cases = args.cases.split(",")
+    args.engines = [engines.Kvasir()]
+    for name in args.peers.split(","):
+        if not name:
+            continue
+        engine = engines.PEERS[name]()
+        reason = engine.install()
+        if reason:
+            print(f"{name}: left out, {reason}")
+        else:
+            args.engines.append(engine)
+    return args
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--prefill", type=int, default=512)
-    parser.add_argument("--decode", type=int, default=64)
-    parser.add_argument("--json")
-    args = parser.parse_args()
-    model = args.model or subprocess.run([ROOT / "tools" / "fetch_model.sh"], check=True, capture_output=True,
-                                         text=True).stdout.strip().splitlines()[-1]
-    python = ensure_peer()
-    numbers = list(map(str, (args.threads, args.prefill, args.decode)))
-    ours_command = [ROOT / "build/release/bin/kvasir", "bench", model, "--threads", numbers[0], "--prefill", numbers[1],
-                    "--decode", numbers[2], "--runs", "1", "--json"]
-    peer_command = [python, "-c", PEER_SCRIPT, model, *numbers]
-
-    pairs = []
-    for i in range(args.pairs):
-        ours, peer = last_json(ours_command), last_json(peer_command)
-        pairs.append((ours, peer))
-        print(f"pair {i + 1}: " + "  ".join(f"{k} {ours[k]:.1f} vs {peer[k]:.1f}" for k in ("prefill_tps", "decode_tps")))
-    summary = {"model": pathlib.Path(model).name, "threads": args.threads, "prefill": args.prefill, "decode": args.decode}
-    print(f"\n{'':12}{'kvasir':>12}{'llama.cpp':>12}{'ratio':>8}   (median of {len(pairs)}; ratio min–max)")
-    for key, label in (("prefill_tps", "prefill"), ("decode_tps", "decode")):
-        ratios = [ours[key] / peer[key] for ours, peer in pairs]
-        median = [statistics.median(side[key] for side in sides) for sides in zip(*pairs)]
-        summary[label] = {"kvasir_tps": median[0], "llama_cpp_tps": median[1], "ratio": statistics.median(ratios)}
-        print(f"{label:12}{median[0]:12.1f}{median[1]:12.1f}{statistics.median(ratios):8.2f}   ({min(ratios):.2f}–{max(ratios):.2f})")
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(summary, indent=2) + "\n")
+    args = parse()
+    result = {"cpu": cpu_name(), "threads": args.threads, "pairs": args.pairs, "date": time.strftime("%Y-%m-%d"),
+              "engines": {e.name: e.version() for e in args.engines}, "cases": {c: CASES[c] for c in args.cases}, "samples": []}
+    for model in args.models.split(","):
+        for quant in args.quants.split(","):
+            files = model_files(model, quant)
+            if not files:
+                continue
+            print(f"{model}, {quant}:", flush=True)
+            result["samples"] += measure(model, quant, files, args)
+    result["summary"] = summarize(result["samples"])
+    print_rows(result["summary"])
+    pathlib.Path(args.json).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+    if args.page:
+        page.write(ROOT, result, engines.PLOT_PYTHON)
 
 
 if __name__ == "__main__":

@@ -92,9 +92,7 @@ TEST_P(Hybrids, NamesWhatItMissesOrMisreads_MOD5) {
   }
   Checkpoint c(GetParam());
   c.named("model.layers.1.linear_attn.conv1d.weight").shape = {4, 1, 128};
-  EXPECT_NE(c.load_error().find("conv1d.weight' has shape"),
-            std::string::npos)
-      << c.load_error();
+  EXPECT_NE(c.load_error().find("conv1d.weight' has shape"), std::string::npos) << c.load_error();
 }
 
 // Three delta layers and one of attention: their matrices, states and steps.

@@ -59,6 +59,7 @@ Status append_config(std::vector<std::string>& args, const CLI::App& app) {
       app.get_subcommands([&](const CLI::App* verb) { return verb->check_name(args.front()); });
   if (verbs.empty()) return {};
   const CLI::App* verb = verbs.front();
+  if (verb->get_name() == "synth") return {};  // its --config is a model's
   KVASIR_TRY(const std::string text, read_file(path, kMaxConfigBytes));
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;

@@ -15,6 +15,9 @@ namespace kvasir::backend::cpu {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// Of memory that fills from its beginning: a model has dozens of KV planes, and a short row would
+// have a huge page of each cleared for it.
+constexpr std::size_t kSmallHead = std::size_t{128} << 10;
 constexpr std::size_t kMapped = std::size_t{128} << 10;  // buffers of that size and more
 
 constexpr ops::OpTable kOps{.embed = &embed,
@@ -56,8 +59,9 @@ Error no_memory(std::size_t size_bytes) {
 }
 
 // Zeroed by the system when it is first touched: a large pool costs nothing until it fills. Large
-// ones begin at a huge page's border.
-Result<Buffer> map_memory(std::size_t size_bytes) {
+// ones have a huge page's border `head` bytes behind their beginning; what is before it is of small
+// pages.
+Result<Buffer> map_memory(std::size_t size_bytes, std::size_t head) {
   const bool is_large = size_bytes >= kHugePage;
   const std::size_t rounded = mapped_bytes(size_bytes), slack = is_large ? kHugePage : 0,
                     asked = rounded + slack;
@@ -68,11 +72,11 @@ Result<Buffer> map_memory(std::size_t size_bytes) {
   auto* const begin = static_cast<std::byte*>(mapped);
   if (!is_large) return Buffer(begin, size_bytes, &unmap_memory);
   const std::size_t before =
-      (kHugePage - reinterpret_cast<std::uintptr_t>(begin) % kHugePage) % kHugePage;
+      (2 * kHugePage - head - reinterpret_cast<std::uintptr_t>(begin) % kHugePage) % kHugePage;
   if (before > 0) munmap(begin, before);
   munmap(begin + before + rounded, slack - before);
-  static_cast<void>(
-      madvise(begin + before, rounded, MADV_HUGEPAGE));  // a hint: failure is harmless
+  static_cast<void>(madvise(begin + before + head, rounded - head,
+                            MADV_HUGEPAGE));  // a hint: failure is harmless
   return Buffer(begin + before, size_bytes, &unmap_memory);
 }
 
@@ -91,10 +95,11 @@ const KernelTable& kernels_of(Isa isa) noexcept {
 
 // Large buffers come from the system as zero pages, which cost nothing until they are touched: a KV
 // pool may be most of the memory and hold one short row.
-Result<Buffer> allocate_memory(std::size_t size_bytes) {
+Result<Buffer> allocate_memory(std::size_t size_bytes, MemoryUse use) {
   constexpr std::size_t kAlignment = 64;
   if (size_bytes >= kMapped) {
-    Result<Buffer> mapped = map_memory(size_bytes);
+    Result<Buffer> mapped =
+        map_memory(size_bytes, use == MemoryUse::from_the_front ? kSmallHead : 0);
     if (mapped) pin_memory(mapped->data(), size_bytes);
     return mapped;
   }

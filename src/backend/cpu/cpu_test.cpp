@@ -1,8 +1,10 @@
 // Norms, rotary positions, activations, routing, and the device itself, equal to ref:mirror and
 // close to the oracle.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "backend/cpu/limits.h"
@@ -274,6 +276,28 @@ TEST(CpuDevice, MemoryIsZeroedAndAligned) {
     EXPECT_EQ(std::count(buffer.data(), buffer.data() + size, std::byte{0}),
               static_cast<std::ptrdiff_t>(size));
   }
+}
+
+// Pages of a buffer that hold memory.
+std::size_t resident_bytes(const Buffer& buffer) {
+  constexpr std::size_t kPage = 4096;
+  std::vector<unsigned char> pages((buffer.size_bytes() + kPage - 1) / kPage);
+  if (::mincore(buffer.data(), buffer.size_bytes(), pages.data()) != 0) return 0;
+  return kPage * static_cast<std::size_t>(std::count_if(
+                     pages.begin(), pages.end(), [](unsigned char page) { return page & 1; }));
+}
+
+TEST(CpuDevice, APoolThatHoldsLittleTakesLittle) {  // FIT-3
+  const auto cpu = make();
+  constexpr std::size_t kSize = std::size_t{16} << 20, kUsed = std::size_t{64} << 10;
+  const auto pool = *cpu->allocate(kSize);
+
+  std::memset(pool.data(), 1, kUsed);
+
+  EXPECT_GE(resident_bytes(pool), kUsed);
+  EXPECT_LE(resident_bytes(pool), 2 * kUsed);
+  std::memset(pool.data(), 1, kSize);
+  EXPECT_EQ(resident_bytes(pool), kSize);
 }
 
 }  // namespace

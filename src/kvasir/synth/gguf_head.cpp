@@ -10,6 +10,16 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kArchitectures[] = {
     {"llama", "llama"}, {"mistral", "llama"}, {"qwen2", "qwen2"}, {"qwen3", "qwen3"}};
 
+// general.file_type, which names what most tensors are.
+std::uint32_t file_type_of(codec::WeightType matrices) {
+  constexpr std::pair<std::string_view, std::uint32_t> kTypes[] = {
+      {"f32", 0}, {"f16", 1}, {"q4_0", 2}, {"q4_1", 3}, {"q8_0", 7}, {"bf16", 32}};
+  for (const auto& [name, number] : kTypes) {
+    if (name == codec::info(matrices).name) return number;
+  }
+  return 0;
+}
+
 double rope_theta(const json::Value& config) {
   const json::Value* rope = config.find("rope_parameters");
   return config.number_or("rope_theta", rope ? rope->number_or("rope_theta", 1e4) : 1e4);
@@ -50,6 +60,7 @@ Result<std::string> gguf_architecture_of(const json::Value& config) {
 
 formats::GgufMetadata gguf_metadata(const std::string& architecture,
                                     const std::string& name,
+                                    codec::WeightType matrices,
                                     const json::Value& config,
                                     const model::DecoderConfig& decoder,
                                     const std::optional<Vocabulary>& vocabulary) {
@@ -58,6 +69,8 @@ formats::GgufMetadata gguf_metadata(const std::string& architecture,
   formats::GgufMetadata out;
   out.text("general.architecture", architecture)
       .text("general.name", name + ", random weights")
+      .whole("general.file_type", file_type_of(matrices))
+      .whole("general.quantization_version", 2)
       .flag(formats::kGgufRandomWeights, true)
       .whole(prefix + "block_count", static_cast<std::uint32_t>(decoder.layers.size()))
       .whole(prefix + "context_length", decoder.max_positions)

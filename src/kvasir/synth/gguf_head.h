@@ -16,8 +16,10 @@ namespace kvasir::synth {
 // llama.cpp's name of a family that its plain architectures hold; unsupported for others.
 Result<std::string> gguf_architecture_of(const json::Value& config);
 
+// matrices: the type of most tensors.
 formats::GgufMetadata gguf_metadata(const std::string& architecture,
                                     const std::string& name,
+                                    codec::WeightType matrices,
                                     const json::Value& config,
                                     const model::DecoderConfig& decoder,
                                     const std::optional<Vocabulary>& vocabulary);

@@ -171,8 +171,8 @@ class Writer {
       tensors.push_back({.name = "rope_freqs.weight",
                          .shape = {divisors.size()},
                          .size_bytes = divisors.size() * sizeof(float)});
-    const auto metadata =
-        gguf_metadata(architecture, named_.name, files_.config(), decoder_, vocabulary_);
+    const auto metadata = gguf_metadata(architecture, named_.name, form_.types.matrix,
+                                        files_.config(), decoder_, vocabulary_);
     KVASIR_TRY(auto file, formats::TensorFile::create_gguf(path, metadata, tensors));
     if (!divisors.empty())
       KVASIR_TRY_DO(file.write(tensors.size() - 1, 0, std::as_bytes(std::span(divisors))));

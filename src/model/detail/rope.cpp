@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <thread>
 #include <vector>
 
 namespace kvasir::model {
@@ -201,15 +202,6 @@ RopeReading read_rope(const ConfigReader& config,
   return out;
 }
 
-namespace {
-
-void copy_floats(ops::Device& device, float* to, const std::vector<float>& from) noexcept {
-  device.copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()),
-              from.size() * sizeof(float));
-}
-
-}  // namespace
-
 Result<RopeTable> build_rope_table(ops::Device& device,
                                    const RopeSpec& spec,
                                    std::uint32_t n_positions) {
@@ -218,23 +210,34 @@ Result<RopeTable> build_rope_table(ops::Device& device,
   table.interleaved = spec.interleaved;
   const std::size_t n = std::size_t{n_positions} * table.n_pairs;
   KVASIR_TRY(table.memory, device.allocate(2 * n * sizeof(float)));
-  constexpr std::uint32_t kChunk = 4096;  // positions made at a time
-  std::vector<float> cos, sin;
-  for (std::uint32_t begin = 0; begin < n_positions; begin += kChunk) {
-    cos.clear();
-    sin.clear();
-    for (std::uint32_t p = begin; p < std::min(n_positions, begin + kChunk); ++p) {
+  Buffer made;  // where the device's memory is not the host's
+  if (!device.shares_host_memory()) {
+    KVASIR_TRY(made, device.allocate(2 * n * sizeof(float), ops::MemoryKind::host));
+  }
+  float* const cos = device.shares_host_memory() ? table.memory.f32() : made.f32();
+  float* const sin = cos + n;
+  const auto fill = [&](std::size_t first, std::size_t last) {
+    std::size_t at = first * table.n_pairs;
+    for (std::size_t position = first; position < last; ++position) {
       for (const double frequency : spec.inverse_frequencies) {
-        const double angle = double(p) * frequency;
-        cos.push_back(static_cast<float>(std::cos(angle) * spec.attention_factor));
-        sin.push_back(static_cast<float>(std::sin(angle) * spec.attention_factor));
+        const double angle = double(position) * frequency;
+        cos[at] = static_cast<float>(std::cos(angle) * spec.attention_factor);
+        sin[at++] = static_cast<float>(std::sin(angle) * spec.attention_factor);
       }
     }
-    float* const to = table.memory.f32() + std::size_t{begin} * table.n_pairs;
-    copy_floats(device, to, cos);
-    copy_floats(device, to + n, sin);
-    KVASIR_TRY_DO(device.synchronize());
-  }
+  };
+  // Millions of them where contexts are long: on all threads.
+  constexpr std::size_t kPairsOfAThread = 1u << 17;
+  const auto n_threads =
+      std::min<std::size_t>(static_cast<std::size_t>(device.n_threads()), n / kPairsOfAThread + 1);
+  std::vector<std::jthread> others;
+  for (std::size_t t = 1; t < n_threads; ++t)
+    others.emplace_back(fill, n_positions * t / n_threads, n_positions * (t + 1) / n_threads);
+  fill(0, n_positions / n_threads);
+  others.clear();
+  if (!device.shares_host_memory())
+    device.copy(table.memory.data(), made.data(), 2 * n * sizeof(float));
+  KVASIR_TRY_DO(device.synchronize());
   table.cos = table.memory.f32();
   table.sin = table.cos + n;
   return table;

@@ -34,7 +34,7 @@ class CpuDevice final : public ops::Device {
   const ops::OpTable& ops() const noexcept override;
   int n_threads() const noexcept override { return pool_.n_threads(); }
   Result<Buffer> allocate(std::size_t size_bytes, ops::MemoryKind) override {
-    return allocate_memory(size_bytes);
+    return allocate_memory(size_bytes, MemoryUse::from_the_front);
   }
   Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                                   ops::PackOptions options) override;
