@@ -86,7 +86,8 @@ struct Stored {
 };
 
 // The packed weight and copies of it, so many that they fill kRotated.
-std::vector<std::unique_ptr<ops::PackedMatrix>> copies_of(CudaDevice& device, const Stored& stored) {
+std::vector<std::unique_ptr<ops::PackedMatrix>> copies_of(CudaDevice& device,
+                                                          const Stored& stored) {
   std::vector<std::unique_ptr<ops::PackedMatrix>> out;
   out.push_back(*device.pack(stored.m, {}));
   const auto& first = static_cast<const CudaMatrix&>(*out[0]);
@@ -117,16 +118,19 @@ void measure(CudaDevice& device, const Case& c, const Stored& stored, double cop
   device.copy(x.data(), reinterpret_cast<const std::byte*>(values.data()), values.size() * 4);
   (void)device.synchronize();
   const std::size_t n_calls = c.n_rows > 64 ? 1 : std::max<std::size_t>(weights.size(), 16);
-  const double ms = time_ms(device, [&] {
-    device.begin_step(c.n_rows);
-    for (std::size_t i = 0; i < n_calls; ++i)
-      device.ops().linear(device, {.x = {x.f32(), c.n_rows, c.n_in, c.n_in},
-                                   .weight = weights[i % weights.size()].get(),
-                                   .bias = nullptr,
-                                   .out = mat_view(out.f32(), c.n_rows, c.n_out)});
-    const Status done = device.end_step();
-    if (!done) std::printf("FAILED: %s\n", done.error().what.c_str());
-  }) / static_cast<double>(n_calls);
+  const double ms =
+      time_ms(device,
+              [&] {
+                device.begin_step(c.n_rows);
+                for (std::size_t i = 0; i < n_calls; ++i)
+                  device.ops().linear(device, {.x = {x.f32(), c.n_rows, c.n_in, c.n_in},
+                                               .weight = weights[i % weights.size()].get(),
+                                               .bias = nullptr,
+                                               .out = mat_view(out.f32(), c.n_rows, c.n_out)});
+                const Status done = device.end_step();
+                if (!done) std::printf("FAILED: %s\n", done.error().what.c_str());
+              }) /
+      static_cast<double>(n_calls);
   const double gb_s = static_cast<double>(weights[0]->size_bytes()) / ms / 1e6;
   const double tflops = 2.0 * c.n_rows * c.n_in * c.n_out / ms / 1e9;
   std::printf("%-12s K %6u n %7u rows %5u: %9.2f us %8.0f GB/s %5.1f %% of copy %7.1f TFLOP/s\n",
@@ -147,11 +151,12 @@ int main(int argc, char** argv) {
   const double copy = copy_gb_s(device);
   std::printf("%s: copy %.0f GB/s (read and written)\n", device.label().c_str(), copy);
   const std::pair<std::uint32_t, std::uint32_t> shapes[] = {
-      {4096, 4096}, {4096, 1024}, {4096, 6144}, {4096, 14336}, {4096, 28672}, {14336, 4096},
-      {4096, 128256}, {1024, 1024}, {1024, 3072}, {3072, 1024}};
+      {4096, 4096},  {4096, 1024},   {4096, 6144}, {4096, 14336}, {4096, 28672},
+      {14336, 4096}, {4096, 128256}, {1024, 1024}, {1024, 3072},  {3072, 1024}};
   for (const char* type : {"bf16", "affine4g64", "affine8g64"}) {
     for (const auto& [n_in, n_out] : shapes) {
-      const std::string name = std::string(type) + " " + std::to_string(n_in) + "x" + std::to_string(n_out);
+      const std::string name =
+          std::string(type) + " " + std::to_string(n_in) + "x" + std::to_string(n_out);
       if (name.find(filter) == std::string::npos) continue;
       const Stored stored(type, n_out, n_in);
       for (const std::uint32_t n_rows : {1u, 4u, 8u, 16u, 64u, 512u, 4096u}) {

@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/testing/weights.h"
 #include "backend/cuda/testing/device_memory.h"
+#include "backend/ref/ref_device.h"
+#include "ops/weight_testing.h"
 
 namespace kvasir::backend::cuda::testing {
 namespace {
 
-using cpu::testing::all_types;
-using cpu::testing::random_floats;
-using cpu::testing::same_bits;
-using cpu::testing::StoredWeight;
+using ops::testing::all_types;
+using ops::testing::random_floats;
+using ops::testing::same_bits;
+using ops::testing::StoredWeight;
 
 constexpr float kPoison = -12345.0f;
 
@@ -67,7 +68,7 @@ std::size_t n_outside(const StoredWeight& stored,
   const auto mirror = make_mirror();
   const auto w = *mirror->pack(stored.view(), {.exact_f32 = is_exact});
   const std::vector<float> in(x.begin(), x.end());
-  const auto expected = cpu::testing::product(*mirror, *w, in);
+  const auto expected = ops::testing::product(*mirror, *w, in);
   const std::size_t n_in = w->n_in(), n_out = w->n_out();
   std::vector<float> row(n_in);
   std::size_t n = 0;

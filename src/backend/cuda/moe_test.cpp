@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cpu/testing/weights.h"
 #include "backend/cuda/testing/device_memory.h"
+#include "ops/weight_testing.h"
 
 namespace kvasir::backend::cuda::testing {
 namespace {
 
-using cpu::testing::random_floats;
-using cpu::testing::same_bits;
-using cpu::testing::StoredWeight;
+using ops::testing::random_floats;
+using ops::testing::same_bits;
+using ops::testing::StoredWeight;
 
 constexpr std::uint32_t kHidden = 128, kFf = 64;
 

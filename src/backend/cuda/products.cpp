@@ -68,9 +68,9 @@ Status Products::upload(std::byte* to,
 const void* Products::converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows) {
   const auto is_same = [&] {
     return converted_at_ == device_.queue().n_changes() && converted_k_ == k &&
-           converted_tile_rows_ == tile_rows &&
-           converted_from_.data == x.data && converted_from_.n_rows == x.n_rows &&
-           converted_from_.n_cols == x.n_cols && converted_from_.stride == x.stride;
+           converted_tile_rows_ == tile_rows && converted_from_.data == x.data &&
+           converted_from_.n_rows == x.n_rows && converted_from_.n_cols == x.n_cols &&
+           converted_from_.stride == x.stride;
   };
   const std::size_t n_tiles = tile_rows == 0 ? 0 : (x.n_rows + tile_rows - 1) / tile_rows;
   const std::size_t size = tile_rows == 0

@@ -29,7 +29,8 @@ class Blas {
   Blas& operator=(const Blas&) = delete;
 
   // Whether it multiplied. is_equal(run): asked once for each way of computing and shape of weight;
-  // run(product) multiplies that way, of the same shape; says whether the bits are the own kernel's.
+  // run(product) multiplies that way, of the same shape; says whether the bits are the own
+  // kernel's.
   using Run = std::function<bool(const BlasProduct&)>;
   bool multiply(const BlasProduct& product,
                 void* workspace,

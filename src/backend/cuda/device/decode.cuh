@@ -71,7 +71,8 @@ __device__ inline float nibble_at(std::uint32_t word, float offset) {
 
 template <bool kHasBias>
 __device__ inline std::uint32_t weigh(const RowScales& s, int row, float lo, float hi) {
-  if constexpr (!kHasBias) return pack_bf16(__fmul_rn(lo, s.scale[row]), __fmul_rn(hi, s.scale[row]));
+  if constexpr (!kHasBias)
+    return pack_bf16(__fmul_rn(lo, s.scale[row]), __fmul_rn(hi, s.scale[row]));
   return pack_bf16(__fmaf_rn(lo, s.scale[row], s.bias[row]),
                    __fmaf_rn(hi, s.scale[row], s.bias[row]));
 }
@@ -111,11 +112,8 @@ __device__ inline float byte_at(std::uint32_t word, float offset) {
 }
 
 template <bool kHasBias>
-__device__ inline void decode_bytes(std::uint32_t low,
-                                    std::uint32_t high,
-                                    const RowScales& s,
-                                    float offset,
-                                    std::uint32_t* a) {
+__device__ inline void decode_bytes(
+    std::uint32_t low, std::uint32_t high, const RowScales& s, float offset, std::uint32_t* a) {
   a[0] = weigh<kHasBias>(s, 0, byte_at<0>(low, offset), byte_at<1>(low, offset));
   a[1] = weigh<kHasBias>(s, 1, byte_at<2>(low, offset), byte_at<3>(low, offset));
   a[2] = weigh<kHasBias>(s, 0, byte_at<0>(high, offset), byte_at<1>(high, offset));

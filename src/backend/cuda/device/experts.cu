@@ -7,7 +7,9 @@ constexpr unsigned kGroupThreads = 512, kColumns = 128;
 constexpr std::uint32_t kFewSlots = 1024;  // places are found by the first block alone
 
 // By the first warp: counts of experts become first places, and items are written.
-__device__ void write_items(const GroupArgs& p, const std::uint32_t* counts, std::uint32_t* begins) {
+__device__ void write_items(const GroupArgs& p,
+                            const std::uint32_t* counts,
+                            std::uint32_t* begins) {
   const unsigned lane = threadIdx.x;
   std::uint32_t places = 0, items = 0;  // of the experts before these 32
   for (std::uint32_t first = 0; first < p.n_experts; first += 32) {
@@ -87,8 +89,8 @@ __global__ void sum_kernel(const __grid_constant__ SumExpertsArgs p) {
   float sum = 0.0f;
   for (std::uint32_t c = 0; c < p.top_k; ++c) {
     const std::size_t slot = std::size_t{blockIdx.y} * p.top_k + c;
-    sum = __fadd_rn(sum, __fmul_rn(p.y[std::size_t{p.places[slot]} * p.out.n_cols + column],
-                                   p.weights[slot]));
+    sum = __fadd_rn(
+        sum, __fmul_rn(p.y[std::size_t{p.places[slot]} * p.out.n_cols + column], p.weights[slot]));
   }
   p.out.row(blockIdx.y)[column] = sum;
 }
@@ -103,8 +105,7 @@ void launch_group(Queue& queue, const GroupArgs& args) {
 }
 
 void launch_sum_experts(Queue& queue, const SumExpertsArgs& args) {
-  queue.launch(&sum_kernel,
-               dim3((args.out.n_cols + kColumns - 1) / kColumns, args.out.n_rows),
+  queue.launch(&sum_kernel, dim3((args.out.n_cols + kColumns - 1) / kColumns, args.out.n_rows),
                kColumns, 0, args);
 }
 

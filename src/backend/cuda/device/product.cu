@@ -1,12 +1,11 @@
 #include "backend/cuda/device/product.h"
-
 #include "backend/cuda/device/product_kernel.cuh"
 
 namespace kvasir::backend::cuda {
 namespace {
 
-// f32 weights, in f64: lane l adds k = 4·l + j + 128·i, i then j ascending, then the lanes are added
-// in halves (16, 8, 4, 2, 1); one rounding to f32 at the end.
+// f32 weights, in f64: lane l adds k = 4·l + j + 128·i, i then j ascending, then the lanes are
+// added in halves (16, 8, 4, 2, 1); one rounding to f32 at the end.
 template <bool kIsGrouped>
 __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant__ ProductArgs p) {
   const Part part = part_of_block<kIsGrouped, kFewRows>(p);
@@ -32,8 +31,7 @@ __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant_
 #pragma unroll
   for (std::uint32_t t = 0; t < kFewRows; ++t) {
     if (t >= part.n_rows) break;
-    for (int half = 16; half > 0; half /= 2)
-      sums[t] += __shfl_xor_sync(0xffffffffu, sums[t], half);
+    for (int half = 16; half > 0; half /= 2) sums[t] += __shfl_xor_sync(0xffffffffu, sums[t], half);
     const auto sum = static_cast<float>(sums[t]);
     if (lane == 0)
       p.out[(part.first + t) * p.out_stride + part.out_column + output] =
@@ -59,9 +57,8 @@ void launch_product(Queue& queue, const ProductArgs& args) {
 void launch_product_f32(Queue& queue, const ProductArgs& args) {
   constexpr unsigned kWarps = 4;
   const dim3 grid = grid_of(args, (args.weight.n_out + kWarps - 1) / kWarps, kFewRows);
-  args.grouped.weights
-      ? queue.launch(&product_f32_kernel<true>, grid, 32 * kWarps, 0, args)
-      : queue.launch(&product_f32_kernel<false>, grid, 32 * kWarps, 0, args);
+  args.grouped.weights ? queue.launch(&product_f32_kernel<true>, grid, 32 * kWarps, 0, args)
+                       : queue.launch(&product_f32_kernel<false>, grid, 32 * kWarps, 0, args);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -44,8 +44,8 @@ struct ProductArgs {
 };
 static_assert(sizeof(ProductArgs) == 160);
 
-// Rows that one column of blocks takes: grouped, of f32 x and of bf16 x. Rows of x are aligned to 16
-// bytes, f32 ones whole 16 bytes long, bf16 ones padded with zeros to weight.k.
+// Rows that one column of blocks takes: grouped, of f32 x and of bf16 x. Rows of x are aligned to
+// 16 bytes, f32 ones whole 16 bytes long, bf16 ones padded with zeros to weight.k.
 constexpr std::uint32_t kFewRows = 8, kManyRows = 64;
 // Of x alone: at most kLeastRows as f32.
 constexpr std::uint32_t kLeastRows = 2;

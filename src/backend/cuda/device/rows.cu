@@ -1,7 +1,6 @@
-#include "backend/cuda/device/rows.h"
-
 #include "backend/cuda/device/decode.cuh"
 #include "backend/cuda/device/mma.cuh"
+#include "backend/cuda/device/rows.h"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -39,8 +38,9 @@ __global__ void convert_kernel(const __grid_constant__ ConvertArgs p) {
 // A block a chunk and tile.
 __global__ void convert_tiles_kernel(const __grid_constant__ ConvertArgs p) {
   const std::uint32_t n_pieces = p.tile_rows * kChunkK / 8;
-  auto* const out = static_cast<uint4*>(p.out) + (std::size_t{blockIdx.y} * gridDim.x + blockIdx.x) *
-                                                     p.tile_rows * (kTiledRow / 8);
+  auto* const out =
+      static_cast<uint4*>(p.out) +
+      (std::size_t{blockIdx.y} * gridDim.x + blockIdx.x) * p.tile_rows * (kTiledRow / 8);
   for (std::uint32_t i = threadIdx.x; i < n_pieces; i += kThreads) {
     const std::uint32_t row = i / (kChunkK / 8), piece = i % (kChunkK / 8);
     out[row * (kTiledRow / 8) + piece] =
@@ -63,9 +63,9 @@ __global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
   for (unsigned step = 0; step < kSteps; ++step) {
     const std::uint32_t k = chunk * kChunkK + step * 16;
     if (k >= p.weight.k) return;
-    load_scales<F>(scales,
-                   at + codes_bytes(F::kCode) + step * 16 / p.weight.group * kTileRows * F::kRowBytes,
-                   lane);
+    load_scales<F>(
+        scales, at + codes_bytes(F::kCode) + step * 16 / p.weight.group * kTileRows * F::kRowBytes,
+        lane);
     std::uint32_t a[4];
     if constexpr (F::kCode == Code::nibble) {
       const auto* words = reinterpret_cast<const std::uint32_t*>(at);
@@ -154,8 +154,8 @@ __global__ void compare_kernel(const __grid_constant__ CompareArgs p) {
 }  // namespace
 
 void launch_convert_rows(Queue& queue, const ConvertArgs& args) {
-  queue.launch(&convert_kernel, dim3(blocks_for(std::size_t{args.x.n_rows} * args.k / 8)),
-               kThreads, 0, args);
+  queue.launch(&convert_kernel, dim3(blocks_for(std::size_t{args.x.n_rows} * args.k / 8)), kThreads,
+               0, args);
 }
 
 void launch_convert_tiles(Queue& queue, const ConvertArgs& args, std::uint32_t tile_rows) {

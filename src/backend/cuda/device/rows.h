@@ -14,8 +14,8 @@ struct ConvertArgs {  // out[r, 0 … k) = bf16(x[r]), zeros past n_cols
   std::uint32_t tile_rows;
 };
 void launch_convert_rows(Queue& queue, const ConvertArgs& args);
-// The same as tiles, of tile_rows rows each: [tile][chunk of 128][tile_rows][136], zeros where x has
-// nothing; the last 8 of 136 keep rows in different banks. An even number of chunks.
+// The same as tiles, of tile_rows rows each: [tile][chunk of 128][tile_rows][136], zeros where x
+// has nothing; the last 8 of 136 keep rows in different banks. An even number of chunks.
 constexpr std::uint32_t kTiledRow = 136;
 __host__ __device__ constexpr std::uint32_t tiled_chunks(std::uint32_t k) {
   return (k + 255) / 256 * 2;
