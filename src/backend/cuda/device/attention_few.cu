@@ -13,17 +13,23 @@ constexpr std::uint32_t kWeightStride = 2 * kTile + 16;  // bytes of a row of pr
 template <int kDim>
 constexpr int kExactStages = kDim == 64 ? 4 : 3;
 
-// Shared memory: tiles as elements, as many as are in flight, or of encoded rows the two that are
-// made in turn; probabilities; maxima of the warps; centroids.
+// Shared memory: tiles as elements, as many as are in flight, or of encoded rows the one that is made;
+// probabilities; maxima of the warps; of encoded rows the queries, for which registers are short, and
+// centroids.
 template <int kDim, bool kEncoded>
 struct Layout {
-  static constexpr int kStages = kEncoded ? 2 : kExactStages<kDim>;
+  static constexpr int kStages = kEncoded ? 1 : kExactStages<kDim>;
   static constexpr std::uint32_t kStageBytes = 2 * kTileBytes<kDim>;
   static constexpr std::uint32_t kWeightsAt = kStages * kStageBytes;
   static constexpr std::uint32_t kMaximaAt = kWeightsAt + kPairs * kWeightStride;
-  static constexpr std::uint32_t kCentroidsAt = kMaximaAt + kWarps * kPairs * 4;
-  static constexpr std::uint32_t kBytes = kCentroidsAt + (kEncoded ? 1024 : 0);
+  static constexpr std::uint32_t kQueryAt = kMaximaAt + kWarps * kPairs * 4;
+  static constexpr std::uint32_t kCentroidsAt = kQueryAt + kPairs * kRowStride<kDim>;
+  static constexpr std::uint32_t kBytes = kEncoded ? kCentroidsAt + 1024 : kQueryAt;
 };
+
+// Blocks that a multiprocessor shall hold.
+template <int kDim, bool kEncoded>
+constexpr int kBlocks = kDim > 128 ? 1 : kEncoded ? 3 : 2;
 
 // Pieces of an encoded tile on their way in registers: of keys, then of values.
 template <int kDim>
@@ -84,10 +90,39 @@ struct Block {
   std::byte* shared;
   TileSource source;
   QueryRow rows[2];
-  std::uint32_t query[kSteps][4];
+  std::uint32_t warp, lane;
+  std::uint32_t n_halves;  // of the 16 rows: 1 where all pairs are among the first 8
+  std::uint32_t query[kEncoded ? 1 : kSteps][4];
   float out[kColumns][4];
   Softmax softmax[2];
-  std::uint32_t warp, lane;
+
+  __device__ void load_queries() {
+    if constexpr (kEncoded) {
+      std::byte* const to = shared + L::kQueryAt + lane / 4 * kRowStride<kDim> + lane % 4 * 4;
+      for (std::uint32_t step = warp; step < kSteps; step += kWarps) {
+        std::uint32_t a[4];
+        load_query(p, rows, step, a);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          *reinterpret_cast<std::uint32_t*>(to + i % 2 * 8 * kRowStride<kDim> + 32 * step +
+                                            i / 2 * 16) = a[i];
+      }
+    } else {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step)
+        load_query(p, rows, static_cast<std::uint32_t>(step), query[step]);
+    }
+  }
+  __device__ const std::uint32_t (&query_of(int step))[4] {
+    if constexpr (kEncoded) {
+      load_matrices(query[0], shared_address(shared) + L::kQueryAt +
+                                  (lane / 8 % 2 * 8 + lane % 8) * kRowStride<kDim> +
+                                  lane / 16 * 16 + 32 * static_cast<std::uint32_t>(step));
+      return query[0];
+    } else {
+      return query[step];
+    }
+  }
 
   __device__ void start_segment() {
 #pragma unroll
@@ -104,8 +139,8 @@ struct Block {
     for (int step = 0; step < kSteps; step += 2) {
       std::uint32_t b[4];
       load_matrices(b, at + 32 * step);
-      multiply_add(x, query[step], b[0], b[1]);
-      multiply_add(x, query[step + 1], b[2], b[3]);
+      multiply_add(x, query_of(step), b[0], b[1]);
+      multiply_add(x, query_of(step + 1), b[2], b[3]);
     }
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -118,14 +153,17 @@ struct Block {
   // Probabilities to shared memory; what the output so far is multiplied by.
   __device__ void find_weights(const float (&x)[4], float (&keep)[2]) {
     auto* const maxima = reinterpret_cast<float*>(shared + L::kMaximaAt);
+    keep[1] = 0.0f;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+      if (static_cast<std::uint32_t>(r) >= n_halves) break;
       const float own = max_of_quad(fmaxf(x[2 * r], x[2 * r + 1]));
       if (lane % 4 == 0) maxima[(lane / 4 + 8 * r) * kWarps + warp] = own;
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+      if (static_cast<std::uint32_t>(r) >= n_halves) break;
       const auto* const row = reinterpret_cast<const float4*>(maxima + (lane / 4 + 8 * r) * kWarps);
       const float4 a = row[0], b = row[1];
       float max = fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)),
@@ -145,6 +183,7 @@ struct Block {
   __device__ void add_sums(const std::uint32_t (&weights)[kTile / 16][4], const float (&keep)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+      if (static_cast<std::uint32_t>(r) >= n_halves) break;
       float sum = 0.0f;
 #pragma unroll
       for (int step = 0; step < 4; ++step)
@@ -240,10 +279,7 @@ __device__ void walk_exact(B& block, const TileList& tiles, std::uint32_t row_fi
     commit_copies();
   };
   for (std::uint32_t t = 0; t < kDepth - 1; ++t) fetch(t);
-  // While the first tiles are on their way:
-#pragma unroll
-  for (int step = 0; step < block.kSteps; ++step)
-    load_query(block.p, block.rows, static_cast<std::uint32_t>(step), block.query[step]);
+  block.load_queries();  // while the first tiles are on their way
   for (std::uint32_t t = 0; t < 4 * tiles.n_segments; ++t) {
     wait_for_copies<kDepth - 2>();
     __syncthreads();
@@ -254,34 +290,29 @@ __device__ void walk_exact(B& block, const TileList& tiles, std::uint32_t row_fi
   }
 }
 
-// A tile's elements are made while the next one's codes are on their way. Two tiles take turns, so
-// that who is done with one may make the next: its place was last read before the others' barriers.
+// A tile's elements are made while the next one's codes are on their way.
 template <int kDim, class B>
 __device__ void walk_encoded(B& block, const TileList& tiles, std::uint32_t row_first) {
   auto* const centroids = reinterpret_cast<float*>(block.shared + B::L::kCentroidsAt);
   Pieces<kDim> pieces;
   if (tiles.has(0)) pieces.fetch(block.source, tiles.position(0));
   load_centroids<kThreads>(block.p.v, centroids);
-#pragma unroll
-  for (int step = 0; step < block.kSteps; ++step)
-    load_query(block.p, block.rows, static_cast<std::uint32_t>(step), block.query[step]);
-  __syncthreads();
+  block.load_queries();
   for (std::uint32_t t = 0; t < 4 * tiles.n_segments; ++t) {
-    if (tiles.has(t))
-      pieces.expand(block.source, tiles.position(t), centroids,
-                    block.shared + t % 2 * B::L::kStageBytes);
+    __syncthreads();  // the last tile's elements have been used
+    if (tiles.has(t)) pieces.expand(block.source, tiles.position(t), centroids, block.shared);
     if (tiles.has(t + 1)) pieces.fetch(block.source, tiles.position(t + 1));
     if (t % 4 == 0) block.start_segment();
     if (tiles.has(t)) {
       __syncthreads();
-      block.take_tile(tiles.position(t), t % 2);
+      block.take_tile(tiles.position(t), 0);
     }
     if (t % 4 == 3) block.store_segment(tiles.segment(t) - row_first);
   }
 }
 
 template <int kDim, bool kEncoded>
-__global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_few(AttentionParams p) {
+__global__ void __launch_bounds__(kThreads, kBlocks<kDim, kEncoded>) attend_few(AttentionParams p) {
   extern __shared__ __align__(16) std::byte shared[];
   const KvRow row = p.rows[blockIdx.z];
   if (!serves(p, row)) return;
@@ -301,7 +332,8 @@ __global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_few(Atte
       .source = {p, row.blocks, kv_head, first_seen.begin, row.length + row.n_new},
       .rows = {query_row(p, row, kv_head, m + lane / 4), query_row(p, row, kv_head, m + lane / 4 + 8)},
       .warp = threadIdx.x / 32,
-      .lane = lane};
+      .lane = lane,
+      .n_halves = row.n_new * heads - m > 8 ? 2u : 1u};
   if (p.dim < kDim) {
     clear<kThreads>(shared, Layout<kDim, kEncoded>::kWeightsAt);
     __syncthreads();
