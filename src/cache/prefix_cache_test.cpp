@@ -41,6 +41,36 @@ TEST(PrefixCache, TheSamePromptAgainLeavesOneTokenToFeed_C18) {
   }
 }
 
+// What is found again, in RAM or from exported planes in blocks of another size (what a file is),
+// is what a fresh prefill leaves, at every length, on a block's border or not.
+TEST(PrefixCache, AStateFoundAgainIsThatOfAFreshPrefillAtEveryLength_C20) {
+  constexpr std::uint32_t kBlock = 8;
+  for (const KvList& list : {kPaged, kMixed}) {
+    for (std::uint32_t n = 1; n <= 3 * kBlock + 1; ++n) {
+      TestRows rows(list, kBlock, 1 << 18), others(list, 2 * kBlock, 1 << 18);
+      PrefixCache cache(rows.store(), {});
+      const Tokens prompt = counting(n), longer = joined(prompt, {900, 901});
+      ASSERT_TRUE(cache.put(prompt, rows.state_of(prompt, 3), ""));
+
+      auto hit = cache.take(longer, "");
+      ASSERT_TRUE(hit);
+      ASSERT_EQ(hit->length, n);
+      const auto planes = rows.store().planes(hit->state);
+      ASSERT_TRUE(planes);
+      auto restored = others.store().restore(*planes);
+      ASSERT_TRUE(restored) << restored.error().what;
+
+      for (auto [in, state] : {std::pair{&rows, &hit->state}, {&others, &*restored}}) {
+        const KvRowId row = in->store().create_row();
+        in->store().adopt(row, std::move(*state));
+        EXPECT_TRUE(in->holds(row, prompt)) << n;
+        EXPECT_TRUE(in->feed(row, longer, n + 2));
+        EXPECT_TRUE(in->holds(row, longer)) << n;
+      }
+    }
+  }
+}
+
 TEST(PrefixCache, AnEarlierPromptWithItsOwnOutputServesTheNextTurn_C18) {
   TestRows rows(kPaged, 8, 1 << 18);
   PrefixCache cache(rows.store(), {});

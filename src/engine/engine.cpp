@@ -395,10 +395,11 @@ EngineSnapshot Engine::snapshot() const {
   out.queue_limit = static_cast<std::uint32_t>(options_.queue_limit);
   out.kv_used_bytes = parts_.store->used_bytes();
   out.kv_total_bytes = parts_.store->total_bytes();
-  out.kv_available_bytes = parts_.store->available_bytes();
   for (std::uint32_t pool = 0; pool < parts_.store->n_pools(); ++pool) {
     const std::size_t n_free = parts_.store->free_blocks(pool);
+    // Walks the pool: once a step is enough.
     const std::size_t n_available = parts_.store->available_blocks(pool);
+    out.kv_available_bytes += n_available * parts_.store->block_bytes(pool);
     out.kv_free_blocks += n_free;
     out.kv_cached_blocks += n_available - n_free;
     out.kv_row_blocks += parts_.store->total_blocks(pool) - n_available;

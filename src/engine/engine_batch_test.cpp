@@ -443,6 +443,34 @@ TEST(EngineBatch, ARowThatFillsTheWholeStoreRuns_SCH_22) {
   }
 }
 
+// There is no context shift: encoded rows stop at the context, on their last token, and what would
+// pass it is refused with numbers.
+TEST(EngineBatch, EncodedRowsEndAtTheContextWithLength_C22) {
+  for (const std::uint8_t bits : {std::uint8_t{8}, std::uint8_t{4}}) {
+    const kv::KvScheme scheme{.kind = kv::KvSchemeKind::affine_uniform,
+                              .bits = bits,
+                              .group = 32,
+                              .start = 0,
+                              .first_span = 24};
+    EngineOptions limits;
+    limits.context_length = 128;
+    Rig rig(limits, 4096, /*has_cache=*/false, 8, nullptr, scheme);
+    Record record;
+    GenerateOptions options = greedy(prompt_of(100, 1), 28);
+    options.sampling.ignore_eos = true;
+    ASSERT_TRUE(rig.engine->submit(options, rig.sink(record)));
+    rig.run();
+    EXPECT_EQ(record.tokens.size(), 28u);
+    ASSERT_TRUE(record.outcome().completed());
+    EXPECT_EQ(record.outcome().completed()->reason, FinishReason::length);
+
+    Record beyond;
+    options.max_tokens = 200;
+    EXPECT_FALSE(rig.engine->submit(options, rig.sink(beyond)));
+    EXPECT_EQ(rig.engine->store().used_bytes(), 0u);
+  }
+}
+
 // SCH-17: batched tokens equal each request's own, for random mixes, chunks, block sizes and
 // schemes of sharing.
 TEST(EngineBatch, BatchedTokensEqualTokensAlone_SCH_17) {

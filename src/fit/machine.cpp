@@ -87,4 +87,14 @@ std::uint64_t usable_host_bytes(const MachineMemory& memory) noexcept {
   return available / 4 * 3 + available % 4 * 3 / 4;
 }
 
+bool pins_weights(bool is_asked,
+                  std::uint64_t weight_bytes,
+                  const MachineMemory& memory,
+                  std::uint64_t pin_limit_bytes) noexcept {
+  std::uint64_t available = memory.available_bytes.value_or(memory.total_bytes);
+  if (memory.cgroup_limit_bytes) available = std::min(available, *memory.cgroup_limit_bytes);
+  return is_asked ||
+         (available > 0 && weight_bytes > available / 2 && weight_bytes <= pin_limit_bytes);
+}
+
 }  // namespace kvasir::fit

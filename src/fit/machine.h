@@ -21,4 +21,11 @@ MachineMemory read_machine_memory(const std::filesystem::path& root = "/");
 // For ref and cpu: 0.75 of min(total, cgroup limit), with that never above MemAvailable − 1 GB.
 std::uint64_t usable_host_bytes(const MachineMemory& memory) noexcept;
 
+// Whether weights are pinned (FIT-34): when asked, or when they are more than half of what is
+// available and the system's limit allows it.
+bool pins_weights(bool is_asked,
+                  std::uint64_t weight_bytes,
+                  const MachineMemory& memory,
+                  std::uint64_t pin_limit_bytes) noexcept;
+
 }  // namespace kvasir::fit

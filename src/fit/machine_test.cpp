@@ -89,5 +89,15 @@ TEST(FitMachine, UsableIsThreeQuartersOfTheLowestBound) {  // FIT-1
   EXPECT_EQ(usable_host_bytes({}), 0u);
 }
 
+TEST(FitMachine, WeightsArePinnedWhenAskedOrLargeAndAllowed) {  // FIT-34
+  const MachineMemory memory{.total_bytes = 100, .available_bytes = 80};
+  EXPECT_TRUE(pins_weights(true, 1, memory, 0));
+  EXPECT_FALSE(pins_weights(false, 40, memory, 1000));
+  EXPECT_TRUE(pins_weights(false, 41, memory, 1000));
+  EXPECT_FALSE(pins_weights(false, 41, memory, 40));
+  EXPECT_TRUE(pins_weights(false, 31, {.total_bytes = 100, .cgroup_limit_bytes = 60}, 1000));
+  EXPECT_FALSE(pins_weights(false, 1, {}, 1000));
+}
+
 }  // namespace
 }  // namespace kvasir::fit

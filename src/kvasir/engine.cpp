@@ -1,14 +1,17 @@
 #include <algorithm>
 #include <future>
 #include <limits>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "base/byte_size.h"
 #include "base/log.h"
+#include "base/pinned.h"
 #include "cache/cache_namespace.h"
 #include "codec/kv_codec.h"
 #include "engine/engine_thread.h"
+#include "fit/machine.h"
 #include "fit/memory.h"
 #include "fit/speed.h"
 #include "formats/model_files.h"
@@ -326,12 +329,17 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
                                                      options.use_default_chat_template}));
   KVASIR_TRY(impl->sized, size_model(files, *impl->device, options, heap_bytes() - heap_before));
   KVASIR_TRY_DO(check_memory(impl->sized));  // before anything large is taken
+  std::optional<PinnedScope> pinned;
+  if (fit::pins_weights(options.pins_weights, impl->sized.facts.weight_bytes,
+                        fit::read_machine_memory(), pin_limit_bytes()))
+    pinned.emplace();
   KVASIR_TRY(impl->model, model::Model::load(files, *impl->device,
                                              {.max_context = options.context_length,
                                               .max_step_tokens = options.max_step_tokens,
                                               .max_wanted = options.max_rows,
                                               .progress = options.progress,
                                               .exact_f32 = false}));
+  pinned.reset();
   if (impl->model->output() == OutputKind::hidden) {
     KVASIR_TRY(impl->embedder, Embedder::make(files, *impl->model, impl->text->tokenizer()));
   }

@@ -39,6 +39,7 @@ struct OpenOptions {
   std::uint64_t memory_budget_bytes =
       0;                                // --memory-budget; 0: what the machine has to give (FIT-1)
   std::uint64_t kv_budget_bytes = 0;    // --kv-budget; 0: what the rest leaves of it (FIT-9)
+  bool pins_weights = false;            // --mlock (FIT-34)
   std::uint32_t max_rows = 8;           // --batch
   std::uint32_t max_step_tokens = 512;  // --max-step-tokens
   std::uint32_t prefill_share = 128;    // --prefill-share

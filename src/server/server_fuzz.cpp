@@ -1,7 +1,8 @@
 // The whole server over a connection in memory and a tiny model: requests of any bytes, several on
 // a connection, generations included. The first byte is the size of the pieces they arrive in. At
-// the end it says how many whole requests reached the routes. Nothing waits: a generation ends
-// after kPatience, or when its client, who has sent everything, is found to have left.
+// the end, and every kReportEvery answers, it says how many requests were answered and how many of
+// them were whole and reached the routes. Nothing waits: a generation ends after kPatience, or when
+// its client, who has sent everything, is found to have left.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +25,27 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{2};
 constexpr std::chrono::milliseconds kPeerCheck{4};
 
-std::size_t n_requests = 0;
+constexpr std::size_t kReportEvery = 50'000;
+
+std::size_t n_answered = 0;  // refusals included
+std::size_t n_routed = 0;
+
+void report() {
+  std::fprintf(stderr, "%zu requests answered, %zu reached the routes\n", n_answered, n_routed);
+}
+
+// Counts the heads of replies.
+class CountingTransport final : public MemoryTransport {
+ public:
+  using MemoryTransport::MemoryTransport;
+  Task<std::size_t> write_some(const Pieces& pieces) override {
+    constexpr std::string_view kHead = "HTTP/1.1 ";
+    const auto first = asio::buffer_sequence_begin(pieces);
+    const std::string_view begin(static_cast<const char*>(first->data()), first->size());
+    if (begin.starts_with(kHead) && ++n_answered % kReportEvery == 0) report();
+    return MemoryTransport::write_some(pieces);
+  }
+};
 
 struct FuzzServer {
   ServerState state;
@@ -42,17 +63,17 @@ struct FuzzServer {
     options.max_header_bytes = 2048;
     options.timeouts.peer_check = kPeerCheck;
     site = std::make_shared<Site>(options, [this](std::shared_ptr<Exchange> exchange) {
-      ++n_requests;
+      ++n_routed;
       dispatch(state, exchange);
     });
-    std::atexit([] { std::fprintf(stderr, "%zu requests reached the routes\n", n_requests); });
+    std::atexit(report);
   }
 
   // Until the connection is gone. Timers that have lost their purpose ring under a later one.
   void serve(std::string bytes, std::size_t step) {
     Connection::start(std::make_shared<Connection>(
         core, core->make_strand(),
-        std::make_unique<MemoryTransport>(std::move(bytes), step, /*leaves=*/true),
+        std::make_unique<CountingTransport>(std::move(bytes), step, /*leaves=*/true),
         PeerInfo{true, true}, site));
     core->io().restart();
     while (site->n_connections > 0) core->io().run_one();

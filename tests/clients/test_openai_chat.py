@@ -1,5 +1,8 @@
 """Chat completions with the openai client and on the wire."""
 import json
+import re
+import socket
+import time
 
 import openai
 import pytest
@@ -276,3 +279,18 @@ def test_every_stream_event_is_whole_utf8_c02(scripted):
     chunks = wire.chat_chunks(scripted, {"messages": wire.user("[unicode]")})
 
     assert wire.joined(chunks) == SCRIPTS["unicode"] and "\N{REPLACEMENT CHARACTER}" not in wire.joined(chunks)
+
+
+def test_a_slow_reader_gets_every_event_whole_c02(scripted):
+    """More than the buffers of both sides hold, unread for a while: the rows rest, no byte is dropped."""
+    body = {"messages": wire.user("[unicode]"), "n": 8, "stream": True, "logprobs": True, "top_logprobs": 20}
+    with wire.connect(scripted) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(wire.request_bytes("/v1/chat/completions", body))
+        time.sleep(2)
+        raw = b"".join(iter(lambda: connection.recv(65536), b""))
+
+    chunks = [json.loads(data.decode("utf-8", "strict")) for data in re.findall(rb"data: ({.*})\n\n", raw)]
+    for index in range(8):
+        assert wire.joined(chunks, index=index) == SCRIPTS["unicode"]
+    assert b"data: [DONE]" in raw

@@ -59,6 +59,9 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   verb.add_option("--kv-budget", flags.kv_budget,
                   "Memory for KV state, in GB or with a unit; default: what the rest leaves of "
                   "--memory-budget");
+  verb.add_flag("--mlock", o.pins_weights,
+                "Keep the weights in RAM; by default only when they are more than half of it and "
+                "the system's limit allows it");
   verb.add_option("--prompt-cache", flags.prompt_cache,
                   "Prefix cache, inside the KV memory, in GiB or with a unit; 0: off")
       ->capture_default_str();

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/detail/cpu_ops.h"
 #include "base/check.h"
+#include "base/pinned.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -92,7 +93,11 @@ const KernelTable& kernels_of(Isa isa) noexcept {
 // pool may be most of the memory and hold one short row.
 Result<Buffer> allocate_memory(std::size_t size_bytes) {
   constexpr std::size_t kAlignment = 64;
-  if (size_bytes >= kMapped) return map_memory(size_bytes);
+  if (size_bytes >= kMapped) {
+    Result<Buffer> mapped = map_memory(size_bytes);
+    if (mapped) pin_memory(mapped->data(), size_bytes);
+    return mapped;
+  }
   const std::size_t rounded = size_bytes / kAlignment * kAlignment + kAlignment;
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (!data) return no_memory(size_bytes);

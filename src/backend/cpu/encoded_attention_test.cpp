@@ -207,6 +207,27 @@ TEST_P(EncodedAttention, ConversionWritesWhatAppendsDo) {
   });
 }
 
+// Codebooks of any width serve keys too, though no listed codec of keys has one: a codec is its
+// file and its line in the list. (Those of values are rotated, which neither side undoes for keys.)
+TEST(EncodedAttentionKeys, MayHaveACodebookOfAnyWidth) {
+  const auto cpu = make(), mirror = make_mirror(), plain = make(2, Isa::portable);
+  for (const int bits : {2, 3, 4, 5, 8}) {
+    for (const DType type : {DType::bf16, DType::f32}) {
+      SCOPED_TRACE(std::to_string(bits) + (type == DType::f32 ? " bits, f32" : " bits, bf16"));
+      AttentionCase c{.n_heads = 4, .head_dim = 64, .type = type, .lengths = {70}};
+      c.k_codec = c.v_codec = codec::turbo_values_kv(bits);
+      std::mt19937 rng(5);
+      const Activations in = draw(c, rng);
+      const auto expected = attend_all(*mirror, c, in);
+      for (const std::uint32_t chunk : {c.chunk, 1u}) {  // 1: codes decoded within products
+        c.chunk = chunk;
+        EXPECT_TRUE(same_bits(attend_all(*cpu, c, in), expected));
+        EXPECT_TRUE(same_bits(attend_all(*plain, c, in), expected));
+      }
+    }
+  }
+}
+
 // A NaN key makes the queries that see it NaN, and no other.
 TEST(EncodedAttentionRows, DoNotTouchEachOther) {
   for (const Form& form : forms_of(64, DType::bf16)) {

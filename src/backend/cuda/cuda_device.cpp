@@ -37,6 +37,7 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .head_linear = &head_linear,
                             .moe_route = &moe_route,
                             .moe_experts = &moe_experts,
+                            .linear_group = &linear_group,
                             .add_norm = &add_norm,
                             .query_key = &query_key};
 

@@ -48,7 +48,10 @@ Result<double> matmul_gflop_s(CudaDevice& device) {
   KVASIR_TRY(const Buffer workspace,
              device.allocate(Blas::kWorkspaceBytes, ops::MemoryKind::device));
   auto* const w = reinterpret_cast<std::uint16_t*>(operands.data());
-  launch_noise(device.queue(), {w, 2 * kElements});
+  KVASIR_TRY(const Buffer numbers, device.allocate(8 * kElements, ops::MemoryKind::device));
+  launch_noise(device.queue(), {numbers.f32(), 2 * kElements});
+  launch_convert_rows(device.queue(),
+                      {mat_of(mat_view(numbers.f32(), 2 * kSide, kSide)), w, kSide, 0});
   const BlasProduct product{w, w + kElements, out.f32(), kSide, kSide, kSide, kSide};
   bool ran = true;
   const double ms = time_ms(device, [&] {

@@ -57,14 +57,16 @@ void project(CudaDevice& device,
                                .x_step = 0,
                                .out_step = 0},
                    .chunk_bytes = table.chunk_bytes,
-                   .n_warps = 1};
-  if (lists.group.item_rows > kFewRows) {
-    args.x = device.products().converted(x, table.first.k);
+                   .n_sms = static_cast<std::uint32_t>(device.n_multiprocessors()),
+                   .n_warps = 0,
+                   .n_slots = 0};
+  const bool is_exact = table.first.code == Code::f32;
+  if (!is_exact && (lists.group.item_rows > kFewRows || !is_whole_pieces(x, table.first.n_in))) {
+    args.x = device.products().converted(x, table.first.k, 0);
     args.x_stride = table.first.k;
     args.x_is_bf16 = 1;
   }
   const std::uint64_t at = device.queue().n_changes();
-  args.n_warps = warps_for(device, table.first.n_out, lists.group.item_rows, lists.group.n_items);
   launch_grouped(device, table, args);
   device.products().keep_converted(at, out);
 }

@@ -65,17 +65,25 @@ Status Products::upload(std::byte* to,
   return {};
 }
 
-const void* Products::converted(ConstMatView x, std::uint32_t k) {
+const void* Products::converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows) {
   const auto is_same = [&] {
     return converted_at_ == device_.queue().n_changes() && converted_k_ == k &&
+           converted_tile_rows_ == tile_rows &&
            converted_from_.data == x.data && converted_from_.n_rows == x.n_rows &&
            converted_from_.n_cols == x.n_cols && converted_from_.stride == x.stride;
   };
-  auto* const out = device_.workspace<std::uint16_t>(kConverted, std::size_t{x.n_rows} * k);
+  const std::size_t n_tiles = tile_rows == 0 ? 0 : (x.n_rows + tile_rows - 1) / tile_rows;
+  const std::size_t size = tile_rows == 0
+                               ? std::size_t{x.n_rows} * k
+                               : n_tiles * tile_rows * tiled_chunks(k) * std::size_t{kTiledRow};
+  auto* const out = device_.workspace<std::uint16_t>(kConverted, size);
   if (is_same()) return out;
-  launch_convert_rows(device_.queue(), {mat_of(x), out, k, 0});
+  const ConvertArgs args{mat_of(x), out, k, tile_rows};
+  tile_rows == 0 ? launch_convert_rows(device_.queue(), args)
+                 : launch_convert_tiles(device_.queue(), args, tile_rows);
   converted_from_ = x;
   converted_k_ = k;
+  converted_tile_rows_ = tile_rows;
   converted_at_ = device_.queue().n_changes();
   return out;
 }
@@ -138,6 +146,14 @@ Products::Table Products::table(std::span<const ops::PackedMatrix* const> matric
   return make_table(
       {matrices.data(), matrices.size(), -1, {}, {}}, [&](std::size_t i) { return matrices[i]; },
       [](std::size_t) { return static_cast<const float*>(nullptr); });
+}
+
+Products::Table Products::table(std::span<const ops::LinearPart> parts) {
+  const void* const first = parts[0].weight;
+  if (const Table* known = find_table(first, parts.size(), -1)) return *known;
+  return make_table(
+      {first, parts.size(), -1, {}, {}}, [&](std::size_t i) { return parts[i].weight; },
+      [&](std::size_t i) { return parts[i].bias; });
 }
 
 Products::Table Products::table(std::span<const ops::ExpertWeights> bank, Role role) {

@@ -18,5 +18,5 @@ set(KVASIR_HTTP_OPTIONS
     -Wno-mismatched-new-delete
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
     $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
-set_source_files_properties(${KVASIR_HTTP_SRCS} ${KVASIR_HTTP_FUZZ} server_fuzz.cpp PROPERTIES
+set_source_files_properties(${KVASIR_HTTP_SRCS} ${KVASIR_HTTP_FUZZ} body_fuzz.cpp server_fuzz.cpp PROPERTIES
   COMPILE_OPTIONS "${KVASIR_HTTP_OPTIONS}")

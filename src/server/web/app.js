@@ -36,7 +36,7 @@ async function main() {
   const last = readSlot('local', kLastSlot);
   if (last) await chat.open(last);
   chat.addEventListener('conversation', () => writeSlot('local', kLastSlot, chat.conversation.id));
-  await meetServer(chat, composer, server);
+  await meetServer(chat, server);
 }
 
 function wirePanels(chat, settings, composer) {
@@ -150,7 +150,7 @@ function whyNoChat(model) {
   return model.chat === false ? 'This model has no chat template and does not chat: POST /v1/completions answers.' : '';
 }
 
-async function meetServer(chat, composer, server) {
+async function meetServer(chat, server) {
   await api.untilReady((text) => notice(text));
   notice('');
   try {
@@ -160,11 +160,8 @@ async function meetServer(chat, composer, server) {
     byId('model-name').textContent = model.id.split('/').pop();
     server.setModel(model, props);
     server.sampler.setDefaults(props);
-    const why = whyNoChat(model);
-    if (why) {
-      composer.close('No chat with this model');
-      notice(why);
-    }
+    chat.closed = whyNoChat(model);
+    if (chat.closed) chat.emit('conversation');
     chat.emit('model');
   } catch (error) {
     notice(error.message);

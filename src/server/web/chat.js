@@ -19,6 +19,7 @@ export class Chat extends EventTarget {
     this.store = store;
     this.settings = settings;
     this.model = null;
+    this.closed = '';  // why this model cannot answer here, if it cannot
     this.runs = new Map();  // conversation id → run
     this.conversation = newConversation(settings.system);
   }

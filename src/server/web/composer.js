@@ -23,15 +23,8 @@ export class Composer {
     this.onInput();
   }
 
-  /** For a model that does not chat. */
-  close(why) {
-    this.area.disabled = true;
-    this.area.placeholder = why;
-    this.area.value = '';
-    this.onInput();
-  }
-
   set(text) {
+    if (this.chat.closed) return;
     this.area.value = text;
     this.onInput();
     this.area.focus();
@@ -65,6 +58,8 @@ export class Composer {
   }
 
   draw() {
+    this.area.disabled = Boolean(this.chat.closed);
+    if (this.chat.closed) this.area.placeholder = 'No chat with this model';
     const running = Boolean(this.chat.run);
     const label = running ? 'Stop the answer' : 'Send message';
     if (this.button.getAttribute('aria-label') !== label) {
@@ -73,6 +68,6 @@ export class Composer {
       this.button.classList.toggle('stop', running);
       this.button.replaceChildren(icon(running ? 'stop' : 'send'));
     }
-    this.button.disabled = !running && !this.area.value.trim();
+    this.button.disabled = !running && (Boolean(this.chat.closed) || !this.area.value.trim());
   }
 }

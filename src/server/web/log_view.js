@@ -147,6 +147,8 @@ export class LogView {
   }
 
   welcome() {
+    if (this.chat.closed) return h('div', { class: 'welcome' }, icon('mark'), h('h2', { text: 'No chat with this model' }),
+                                   h('p', { class: 'quiet', text: this.chat.closed }));
     const idea = (text) => h('button', { type: 'button', class: 'idea', on: { click: () => this.compose(text) } }, text);
     return h('div', { class: 'welcome' }, icon('mark'), h('h2', { text: 'What would you like to know?' }),
              h('p', { class: 'quiet', text: 'Runs on your machine. Conversations stay in this browser.' }),

@@ -26,6 +26,7 @@ TEST(Tokenizer, EqualsTheReferenceOnEveryCaseOfTheRealTokenizers) {
   EXPECT_EQ(sum->n_differ, 0u) << lines;
 }
 
+// Words beside added tokens, NFKC, single digits (C05) and the rest.
 TEST(Tokenizer, EqualsTheReferenceOnSmallTokenizersOfEveryPart) {
   const fs::path data = fs::path(KVASIR_TEST_DATA) / "tokenizers";
   std::string lines;

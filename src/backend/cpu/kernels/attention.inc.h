@@ -50,11 +50,15 @@ struct Upcoming {
     return lines;
   }
   void ask(std::size_t n_lines) {
-    for (; n_lines > 0 && current < n; --n_lines) {
+    while (n_lines > 0 && current < n) {
       Range& range = ranges[current];
-      prefetch(range.at);
-      range.at += 64;
-      if (range.at >= range.end) ++current;
+      const std::size_t left = static_cast<std::size_t>(range.end - range.at + 63) / 64;
+      const std::size_t now = left < n_lines ? left : n_lines;
+      const std::uint8_t* const at = range.at;
+      for (std::size_t i = 0; i < now; ++i) prefetch(at + 64 * i);
+      range.at = at + 64 * now;
+      n_lines -= now;
+      if (now == left) ++current;
     }
   }
 };

@@ -91,10 +91,13 @@ inline TileRows load_side(const AttentionJob& job,
 
 inline void unpack_keys(const AttentionJob& job, const EncodedScratch& e) {
   with_key_codes(job.k_encoded, e.words, [&](const auto& codes) {
-    for (std::uint32_t d = 0; d < job.head_dim; ++d) {
-      const auto place = codes.place(d);
-      for (std::uint32_t v = 0; v < 4; ++v)
-        store(e.s.keys + std::size_t{d} * kTileKeys + 16 * v, codes.at(place, v));
+    for (std::uint32_t begin = 0; begin < job.head_dim; begin += kStep) {
+      const auto* const step = codes.step(begin);
+      float* const to = e.s.keys + std::size_t{begin} * kTileKeys;
+      unrolled<0, kStep>([&]<int I>() {
+        for (std::uint32_t v = 0; v < 4; ++v)
+          store(to + I * kTileKeys + 16 * v, codes.template at<I>(step, v));
+      });
     }
   });
 }
@@ -104,10 +107,10 @@ inline void unpack_values(const AttentionJob& job, const EncodedScratch& e) {
     with_value_codes<2>(job.v_encoded, e.v_rows, d, [&]<class Values>(const Values& codes) {
       for (std::uint32_t key = 0; key < kTileKeys; ++key) {
         float* const to = e.s.values + key * e.s.v_stride + d;
-        F32x16 first = codes.at(key, 0), second = codes.at(key, 1);
-        to_order<Values>(first, second);
-        store(to, first);
-        store(to + 16, second);
+        F32x16 both[2] = {codes.at(key, 0), codes.at(key, 1)};
+        to_order<Values>(both);
+        store(to, both[0]);
+        store(to + 16, both[1]);
       }
     });
   }
@@ -129,21 +132,18 @@ inline void score_step(const Keys& keys,
       for (int v = 0; v < 4; ++v) chain[parity][i][v] = zero();
     }
   }
-  for (std::uint32_t d = begin; d < begin + kStep; d += 2) {
-#pragma GCC unroll 2
-    for (std::uint32_t parity = 0; parity < 2; ++parity) {
-      const auto place = keys.place(d + parity);
-      F32x16 codes[4];
+  const auto* const step = keys.step(begin);
+  unrolled<0, kStep>([&]<int I>() __attribute__((always_inline)) {
+    F32x16 codes[4];
 #pragma GCC unroll 4
-      for (std::uint32_t v = 0; v < 4; ++v) codes[v] = keys.at(place, v);
+    for (std::uint32_t v = 0; v < 4; ++v) codes[v] = keys.template at<I>(step, v);
 #pragma GCC unroll 4
-      for (int i = 0; i < Q; ++i) {
-        const F32x16 value = set1(q[static_cast<std::size_t>(i) * q_stride + d + parity]);
+    for (int i = 0; i < Q; ++i) {
+      const F32x16 value = set1(q[static_cast<std::size_t>(i) * q_stride + begin + I]);
 #pragma GCC unroll 4
-        for (int v = 0; v < 4; ++v) chain[parity][i][v] = fma(codes[v], value, chain[parity][i][v]);
-      }
+      for (int v = 0; v < 4; ++v) chain[I % 2][i][v] = fma(codes[v], value, chain[I % 2][i][v]);
     }
-  }
+  });
 #pragma GCC unroll 4
   for (int i = 0; i < Q; ++i) {
 #pragma GCC unroll 4
@@ -235,6 +235,19 @@ inline __attribute__((always_inline)) void weigh_codes_of_key(const Values& valu
                                                               std::size_t second,
                                                               std::uint32_t key,
                                                               F32x16 (&chain)[Q][N]) {
+  if constexpr (Values::kPerLane == 4) {  // lanes 0 … 7 in the first
+    F32x16 weights[Q];
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i)
+      weights[i] = halves_of(set1(w.at[i][first + key]), set1(w.at[i][second + key]));
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      const F32x16 codes = values.at(key, n);
+#pragma GCC unroll 4
+      for (int i = 0; i < Q; ++i) chain[i][n] = fma(codes, weights[i], chain[i][n]);
+    }
+    return;
+  }
 #pragma GCC unroll 4
   for (int n = 0; n < N; ++n) {
     const F32x16 codes = values.at(key, n);
@@ -253,7 +266,9 @@ inline void weigh_codes(const AttentionJob& job,
                         KeyRange keys,
                         std::size_t d,
                         const PairWeights<Q>& w,
-                        const Values& values) {
+                        const Values& given) {
+  Values values = given;
+  if constexpr (Values::kPerLane == 4) values.pin();
   const std::size_t groups[2] = {d / job.v_encoded.group, (d + 8 * N) / job.v_encoded.group};
   const std::size_t first = groups[0] * kTileKeys, second = groups[1] * kTileKeys;
   F32x16 sums[Q][N];
@@ -288,8 +303,7 @@ inline void weigh_codes(const AttentionJob& job,
   }
 #pragma GCC unroll 4
   for (int i = 0; i < Q; ++i) {
-#pragma GCC unroll 4
-    for (int n = 0; n < N; n += 2) to_order<Values>(sums[i][n], sums[i][n + 1]);
+    to_order<Values>(sums[i]);
     float* const out = e.s.out + (pair + static_cast<std::size_t>(i)) * e.s.v_stride + d;
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {

@@ -215,6 +215,20 @@ inline U32x16 spread_codes(const std::uint8_t* p, U32x16 pick, U32x16 shift) {
   return _mm512_srlv_epi32(_mm512_shuffle_epi8(bytes, pick), shift);
 }
 
+// For codes that products decode (kFusesKvCodes).
+// Sixteen halves, zero-extended; the first argument only says for which lanes.
+inline U32x16 load_halves_u(U32x16, const std::uint8_t* p) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+// Of each 16 bytes, four to a lane.
+inline U32x16 pick_bytes(U32x16 v, U32x16 pick) { return _mm512_shuffle_epi8(v, pick); }
+inline U32x16 pinned(U32x16 v) {
+  asm("" : "+v"(v));
+  return v;
+}
+// Lanes 0 … 7 of a, 8 … 15 of b.
+inline F32x16 halves_of(F32x16 a, F32x16 b) { return _mm512_mask_mov_ps(a, 0xff00, b); }
+
 inline U32x16 round_bits_to_bf16(U32x16 u, F32x16 v) {  // see bf16_bits
   const U32x16 rounded =
       _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)),

@@ -120,6 +120,7 @@ void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;
 void head_linear(ops::Device&, const ops::HeadLinearArgs&) noexcept;
 void moe_experts(ops::Device&, const ops::MoeExpertsArgs&) noexcept;
+void linear_group(ops::Device&, const ops::LinearGroupArgs&) noexcept;
 // attention.cpp, kv_rows.cpp
 void kv_append(ops::Device&, const ops::KvAppendArgs&) noexcept;
 void kv_convert(ops::Device&, const ops::KvConvertArgs&) noexcept;

@@ -13,6 +13,7 @@
 #include "backend/cuda/detail/cuda_ops.h"
 #include "backend/cuda/device/product.h"
 #include "base/thread_pool.h"
+#include "ops/fused.h"
 #include "ops/moe.h"
 
 namespace kvasir::backend::cuda {
@@ -32,7 +33,8 @@ class Products {
                 const std::function<void(std::size_t unit, std::byte* at)>& fill);
 
   // x as bf16 [n_rows, k]; the last one again if nothing has been launched since.
-  const void* converted(ConstMatView x, std::uint32_t k);
+  // tile_rows: as tiles of so many rows (device/rows.h); 0: as rows.
+  const void* converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows);
   // The launches since then wrote only `out`.
   void keep_converted(std::uint64_t since, ConstMatView out);
 
@@ -47,6 +49,7 @@ class Products {
   Table table(std::span<const ops::PackedMatrix* const> matrices);
   enum Role : int { kGate, kUp, kDown };
   Table table(std::span<const ops::ExpertWeights> bank, Role role);
+  Table table(std::span<const ops::LinearPart> parts);  // known by its first weight
 
   Blas& blas() noexcept { return blas_; }
 
@@ -71,16 +74,16 @@ class Products {
   std::uint64_t n_freed_ = 0;  // CudaMatrix::n_freed() of the tables
 
   ConstMatView converted_from_{};
-  std::uint32_t converted_k_ = 0;
+  std::uint32_t converted_k_ = 0, converted_tile_rows_ = 0;
   std::uint64_t converted_at_ = 0;
 };
 
 // A launch for each kind of scales that weights of the table have.
 void launch_grouped(CudaDevice& device, const Products::Table& table, ProductArgs args) noexcept;
-// Of how many warps blocks are, for n_columns columns of blocks.
-std::uint32_t warps_for(const CudaDevice& device,
-                        std::uint32_t n_out,
-                        std::uint32_t n_rows,
-                        std::uint32_t n_columns) noexcept;
+// Whether kernels can take f32 rows as they lie: whole 16 bytes.
+inline bool is_whole_pieces(ConstMatView x, std::uint32_t n_in, std::uint32_t step = 0) noexcept {
+  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0 && n_in % 4 == 0 &&
+         step % 4 == 0;
+}
 
 }  // namespace kvasir::backend::cuda

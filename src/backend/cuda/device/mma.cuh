@@ -29,20 +29,84 @@ __device__ inline void ldmatrix_x4(std::uint32_t* r, std::uint32_t address) {
                : "r"(address));
 }
 
+__device__ inline void ldmatrix_x2(std::uint32_t* r, std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(address));
+}
+
 // 16 bytes to shared memory, the last 16 - n_bytes of them zeros.
 __device__ inline void copy16(std::uint32_t to, const void* from, std::uint32_t n_bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(n_bytes)
                : "memory");
 }
-__device__ inline void copy4(std::uint32_t to, const void* from, std::uint32_t n_bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(n_bytes)
+__device__ inline void copy16(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
                : "memory");
 }
-__device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-__device__ inline void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+
+// Runs of bytes on their way from global to shared memory: multiples of 16, aligned to 16. A full
+// barrier counts the bytes of a stage (sm_90); before, 16 bytes at a time, and all are waited for.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+constexpr bool kHasBulkCopies = true;
+#else
+constexpr bool kHasBulkCopies = false;
+#endif
+
+__device__ inline void barrier_init(std::uint32_t barrier, unsigned n_arrivals) {
+  if constexpr (kHasBulkCopies)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(n_arrivals)
+                 : "memory");
+}
+// Other threads, and the copies, see initialised barriers after this and a __syncthreads().
+__device__ inline void barriers_are_initialised() {
+  if constexpr (kHasBulkCopies) asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// An arrival when this thread's copies of 16 bytes so far are there.
+__device__ inline void barrier_arrive_after_copies(std::uint32_t barrier) {
+  if constexpr (kHasBulkCopies)
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+// One arrival, and n_bytes more to come.
+__device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t n_bytes) {
+  if constexpr (kHasBulkCopies)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                 "r"(n_bytes)
+                 : "memory");
+}
+__device__ inline void barrier_wait(std::uint32_t barrier, unsigned parity) {
+  if constexpr (kHasBulkCopies) {
+    asm volatile(
+        "{.reg .pred done;\n"
+        "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+  } else {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+  }
+}
+__device__ inline void copy_bulk(std::uint32_t to,
+                                 const void* from,
+                                 std::uint32_t n_bytes,
+                                 std::uint32_t barrier) {
+  if constexpr (kHasBulkCopies) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(to),
+        "l"(from), "r"(n_bytes), "r"(barrier)
+        : "memory");
+  } else {
+    for (std::uint32_t i = 0; i < n_bytes; i += 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i),
+                   "l"(static_cast<const char*>(from) + i)
+                   : "memory");
+  }
+}
+__device__ inline void zero16(std::uint32_t to) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
 }
 
 // Two floats as bf16, nearest even; lo in the low half.

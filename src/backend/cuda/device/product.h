@@ -27,9 +27,10 @@ struct Grouped {
 
 struct ProductArgs {
   Weight weight;  // grouped: of any expert, for its shape and code
-  // f32, or bf16 rows that convert_rows made (stride: elements).
+  // f32 rows; or bf16: tiles of rows_of_tile(n_rows) rows (rows.h), grouped: rows, as convert_rows
+  // makes them.
   const void* x;
-  std::size_t x_stride;
+  std::size_t x_stride;  // of rows, elements
   std::uint32_t n_rows;  // grouped: rows of x
   std::uint32_t x_is_bf16;
   const float* bias;  // [n_out] or null
@@ -37,12 +38,20 @@ struct ProductArgs {
   std::size_t out_stride;
   Grouped grouped;
   std::uint32_t chunk_bytes;  // the largest of the weights'
-  std::uint32_t n_warps;      // tiles of 16 outputs to a block: 1, 2 or 4
+  std::uint32_t n_sms;        // multiprocessors of the device
+  // Of a block: tiles of 16 outputs (1, 2 or 4) and slots of its ring. 0: chosen here.
+  std::uint32_t n_warps, n_slots;
 };
-static_assert(sizeof(ProductArgs) == 152);
+static_assert(sizeof(ProductArgs) == 160);
 
-// Rows that one column of blocks takes: of f32 x, of bf16 x. bf16 rows are aligned to 16 bytes.
+// Rows that one column of blocks takes: grouped, of f32 x and of bf16 x. Rows of x are aligned to 16
+// bytes, f32 ones whole 16 bytes long, bf16 ones padded with zeros to weight.k.
 constexpr std::uint32_t kFewRows = 8, kManyRows = 64;
+// Of x alone: at most kLeastRows as f32.
+constexpr std::uint32_t kLeastRows = 2;
+constexpr std::uint32_t rows_of_tile(std::uint32_t n_rows) {
+  return n_rows <= 8 ? 8 : n_rows <= 16 ? 16 : n_rows <= 32 ? 32 : 64;
+}
 
 // Items: of at most kFewRows where x is f32 or the weights are, else kManyRows.
 void launch_product(Queue& queue, const ProductArgs& args);

@@ -10,25 +10,42 @@ constexpr unsigned kThreads = 256;
 
 unsigned blocks_for(std::size_t n) { return static_cast<unsigned>((n + kThreads - 1) / kThreads); }
 
+// Elements k … k + 7 of a row, zeros past its end.
+__device__ uint4 eight_of(const ConstMat& x, std::uint32_t row, std::uint32_t k) {
+  if (row >= x.n_rows || k >= x.n_cols) return {0, 0, 0, 0};
+  const float* from = x.row(row) + k;
+  float v[8];
+  if (k + 8 <= x.n_cols && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+    *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(from);
+    *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(from + 4);
+  } else {
+#pragma unroll
+    for (unsigned j = 0; j < 8; ++j) v[j] = k + j < x.n_cols ? from[j] : 0.0f;
+  }
+  return {pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]),
+          pack_bf16(v[6], v[7])};
+}
+
 // Eight elements a thread.
 __global__ void convert_kernel(const __grid_constant__ ConvertArgs p) {
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::uint32_t n_eights = p.k / 8;
   const std::uint32_t row = static_cast<std::uint32_t>(i / n_eights);
-  if (row >= p.x.n_rows) return;
-  const std::uint32_t k = static_cast<std::uint32_t>(i % n_eights) * 8;
-  const float* x = p.x.row(row) + k;
-  float v[8];
-  if (k + 8 <= p.x.n_cols && reinterpret_cast<std::uintptr_t>(x) % 16 == 0) {
-    *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x);
-    *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + 4);
-  } else {
-#pragma unroll
-    for (unsigned j = 0; j < 8; ++j) v[j] = k + j < p.x.n_cols ? x[j] : 0.0f;
+  if (row < p.x.n_rows)
+    static_cast<uint4*>(p.out)[i] =
+        eight_of(p.x, row, static_cast<std::uint32_t>(i % n_eights) * 8);
+}
+
+// A block a chunk and tile.
+__global__ void convert_tiles_kernel(const __grid_constant__ ConvertArgs p) {
+  const std::uint32_t n_pieces = p.tile_rows * kChunkK / 8;
+  auto* const out = static_cast<uint4*>(p.out) + (std::size_t{blockIdx.y} * gridDim.x + blockIdx.x) *
+                                                     p.tile_rows * (kTiledRow / 8);
+  for (std::uint32_t i = threadIdx.x; i < n_pieces; i += kThreads) {
+    const std::uint32_t row = i / (kChunkK / 8), piece = i % (kChunkK / 8);
+    out[row * (kTiledRow / 8) + piece] =
+        eight_of(p.x, blockIdx.y * p.tile_rows + row, blockIdx.x * kChunkK + piece * 8);
   }
-  const uint4 out = {pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]),
-                     pack_bf16(v[6], v[7])};
-  static_cast<uint4*>(p.out)[i] = out;
 }
 
 // One chunk of a tile by a warp: it decodes a thread's operands and lays them out as rows.
@@ -123,7 +140,7 @@ __global__ void noise_kernel(const __grid_constant__ NoiseArgs p) {
   x = (x ^ (x >> 16)) * 0x85ebca6bu;
   x = (x ^ (x >> 13)) * 0xc2b2ae35u;
   const float value = static_cast<float>(static_cast<int>(x ^ (x >> 16))) * 0x1p-31f;
-  static_cast<__nv_bfloat16*>(p.out)[i] = __float2bfloat16_rn(value);
+  p.out[i] = value;
 }
 
 __global__ void compare_kernel(const __grid_constant__ CompareArgs p) {
@@ -139,6 +156,13 @@ __global__ void compare_kernel(const __grid_constant__ CompareArgs p) {
 void launch_convert_rows(Queue& queue, const ConvertArgs& args) {
   queue.launch(&convert_kernel, dim3(blocks_for(std::size_t{args.x.n_rows} * args.k / 8)),
                kThreads, 0, args);
+}
+
+void launch_convert_tiles(Queue& queue, const ConvertArgs& args, std::uint32_t tile_rows) {
+  ConvertArgs p = args;
+  p.tile_rows = tile_rows;
+  queue.launch(&convert_tiles_kernel,
+               dim3(tiled_chunks(p.k), (p.x.n_rows + tile_rows - 1) / tile_rows), kThreads, 0, p);
 }
 
 void launch_decode(Queue& queue, const DecodeArgs& args) {

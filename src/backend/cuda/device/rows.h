@@ -11,9 +11,16 @@ struct ConvertArgs {  // out[r, 0 … k) = bf16(x[r]), zeros past n_cols
   ConstMat x;
   void* out;        // bf16 [n_rows, k]
   std::uint32_t k;  // a multiple of 8
-  std::uint32_t pad;
+  std::uint32_t tile_rows;
 };
 void launch_convert_rows(Queue& queue, const ConvertArgs& args);
+// The same as tiles, of tile_rows rows each: [tile][chunk of 128][tile_rows][136], zeros where x has
+// nothing; the last 8 of 136 keep rows in different banks. An even number of chunks.
+constexpr std::uint32_t kTiledRow = 136;
+__host__ __device__ constexpr std::uint32_t tiled_chunks(std::uint32_t k) {
+  return (k + 255) / 256 * 2;
+}
+void launch_convert_tiles(Queue& queue, const ConvertArgs& args, std::uint32_t tile_rows);
 
 struct DecodeArgs {  // outputs [first, first + n) of a quantized weight as bf16 [n, weight.k]
   Weight weight;
@@ -37,8 +44,8 @@ struct EmbedRowsArgs {  // out[t] = table[tokens[t]] · scale, decoded in f32
 };
 void launch_embed(Queue& queue, const EmbedRowsArgs& args);
 
-struct NoiseArgs {  // n numbers of (−1, 1) as bf16, the same every time
-  void* out;
+struct NoiseArgs {  // n numbers of (−1, 1), the same every time
+  float* out;
   std::size_t n;
 };
 void launch_noise(Queue& queue, const NoiseArgs& args);

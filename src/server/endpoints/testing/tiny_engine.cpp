@@ -70,6 +70,7 @@ std::unique_ptr<Engine> open_tiny() {
   options.n_threads = 1;
   options.kv_budget_bytes = 64 << 20;
   options.prompt_cache_bytes = 64 << 20;
+  options.prompt_cache_entries = 16;
   auto engine = Engine::open(options);
   KVASIR_CHECK(engine) << engine.error().what;
   fs::remove_all(folder);

@@ -10,7 +10,7 @@
 
 namespace kvasir::server {
 
-class MemoryTransport final : public Transport {
+class MemoryTransport : public Transport {
  public:
   MemoryTransport(std::string bytes, std::size_t step, bool leaves = false)
       : bytes_(std::move(bytes)), step_(step), leaves_(leaves) {}
