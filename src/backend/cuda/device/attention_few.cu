@@ -13,9 +13,9 @@ constexpr std::uint32_t kWeightStride = 2 * kTile + 16;  // bytes of a row of pr
 template <int kDim>
 constexpr int kExactStages = kDim == 64 ? 4 : 3;
 
-// Shared memory: tiles as elements, as many as are in flight, or of encoded rows the one that is made;
-// probabilities; maxima of the warps; of encoded rows the queries, for which registers are short, and
-// centroids.
+// Shared memory: tiles as elements, as many as are in flight, or of encoded rows the one that is
+// made; probabilities; maxima of the warps; of encoded rows the queries, for which registers are
+// short, and centroids.
 template <int kDim, bool kEncoded>
 struct Layout {
   static constexpr int kStages = kEncoded ? 1 : kExactStages<kDim>;
@@ -29,7 +29,9 @@ struct Layout {
 
 // Blocks that a multiprocessor shall hold.
 template <int kDim, bool kEncoded>
-constexpr int kBlocks = kDim > 128 ? 1 : kEncoded ? 3 : 2;
+constexpr int kBlocks = kDim > 128 ? 1
+                        : kEncoded ? 3
+                                   : 2;
 
 // Pieces of an encoded tile on their way in registers: of keys, then of values.
 template <int kDim>
@@ -44,8 +46,7 @@ struct Pieces {
   };
   __device__ static Place place_of(int j) {
     const std::uint32_t i = (threadIdx.x + kThreads * static_cast<std::uint32_t>(j)) % (2 * kDim);
-    return {i / kChunks, i % kChunks,
-            kDim == 64 ? threadIdx.x >= kThreads / 2 : j >= kCount / 2};
+    return {i / kChunks, i % kChunks, kDim == 64 ? threadIdx.x >= kThreads / 2 : j >= kCount / 2};
   }
   __device__ void fetch(const TileSource& source, std::uint32_t tile) {
 #pragma unroll
@@ -133,8 +134,7 @@ struct Block {
   // Scores of the warp's 8 keys, in x; not visible: minus infinity.
   __device__ void find_scores(std::uint32_t keys, std::uint32_t tile, float (&x)[4]) {
     x[0] = x[1] = x[2] = x[3] = 0.0f;
-    const std::uint32_t at =
-        keys + (8 * warp + lane % 8) * kRowStride<kDim> + lane / 8 * 16;
+    const std::uint32_t at = keys + (8 * warp + lane % 8) * kRowStride<kDim> + lane / 8 * 16;
 #pragma unroll
     for (int step = 0; step < kSteps; step += 2) {
       std::uint32_t b[4];
@@ -166,8 +166,8 @@ struct Block {
       if (static_cast<std::uint32_t>(r) >= n_halves) break;
       const auto* const row = reinterpret_cast<const float4*>(maxima + (lane / 4 + 8 * r) * kWarps);
       const float4 a = row[0], b = row[1];
-      float max = fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)),
-                        fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
+      float max =
+          fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
       max = fmaxf(softmax[r].max, max * p.out_scale);
       const float reference = reference_of(max);
       keep[r] = exp2_of(softmax[r].max - reference);
@@ -322,15 +322,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kDim, kEncoded>) attend_few(
   const KeyRange first_seen = keys_of(p, row, m / heads);
   const std::uint32_t end = keys_of(p, row, min((m + kPairs - 1) / heads, row.n_new - 1)).end,
                       row_first = keys_of(p, row, 0).begin / kSegment,
-                      first = first_seen.begin / kSegment + blockIdx.x,
-                      last = (end - 1) / kSegment;
+                      first = first_seen.begin / kSegment + blockIdx.x, last = (end - 1) / kSegment;
   if (first > last) return;
   const std::uint32_t lane = threadIdx.x % 32;
   Block<kDim, kEncoded> block{
       .p = p,
       .shared = shared,
       .source = {p, row.blocks, kv_head, first_seen.begin, row.length + row.n_new},
-      .rows = {query_row(p, row, kv_head, m + lane / 4), query_row(p, row, kv_head, m + lane / 4 + 8)},
+      .rows = {query_row(p, row, kv_head, m + lane / 4),
+               query_row(p, row, kv_head, m + lane / 4 + 8)},
       .warp = threadIdx.x / 32,
       .lane = lane,
       .n_halves = row.n_new * heads - m > 8 ? 2u : 1u};

@@ -16,7 +16,7 @@ namespace kvasir::backend::cuda {
 template <int kDim>
 constexpr std::uint32_t kRowStride = 2 * kDim + 16;
 template <int kDim>
-constexpr std::uint32_t kTileBytes = kTile * kRowStride<kDim>;
+constexpr std::uint32_t kTileBytes = kTile* kRowStride<kDim>;
 template <int kDim>
 struct PaddedRows {
   static constexpr int kElements = kDim;
@@ -102,7 +102,9 @@ __device__ void fetch_encoded(const TileSource& source,
 
 // 32 codes of a width as words, from an address that is a multiple of 4, 8 or 16 as their bytes'
 // number is.
-__device__ inline void load_codes(std::uint32_t (&words)[8], const std::byte* from, std::uint32_t bits) {
+__device__ inline void load_codes(std::uint32_t (&words)[8],
+                                  const std::byte* from,
+                                  std::uint32_t bits) {
   if (bits == 8) {
     *reinterpret_cast<uint4*>(words) = reinterpret_cast<const uint4*>(from)[0];
     *reinterpret_cast<uint4*>(words + 4) = reinterpret_cast<const uint4*>(from)[1];
@@ -143,7 +145,8 @@ __device__ float element_of_code(const Codes<kBits>& codes,
                                  int i,
                                  GroupScale g,
                                  const float* centroids) {
-  if constexpr (kKind == KvKind::affine) return fmaf(codes.template as_float<false>(i), g.scale, g.offset);
+  if constexpr (kKind == KvKind::affine)
+    return fmaf(codes.template as_float<false>(i), g.scale, g.offset);
   if constexpr (kKind == KvKind::turbo_values) return centroids[codes[i]] * g.scale;
   return (codes.template as_float<kBits == 8>(i) + g.offset) * g.scale;
 }
@@ -223,8 +226,7 @@ __device__ inline void load_piece(Piece& piece,
   const std::uint32_t g = c >> (side.group >> 6);  // a group is 1, 2 or 4 pieces
   load_codes(piece.words, codes + row * side.code_bytes + c * 4 * side.bits, side.bits);
   piece.scales = half_at(scales + row * side.scale_bytes, g);
-  if (side.offset_bytes != 0)
-    piece.scales |= half_at(offsets + row * side.offset_bytes, g) << 16;
+  if (side.offset_bytes != 0) piece.scales |= half_at(offsets + row * side.offset_bytes, g) << 16;
 }
 
 template <class Rows, int kThreads>
@@ -283,7 +285,7 @@ __device__ void load_centroids(const KvSide& side, float* to) {
 // A pair (query, head of the KV head) as a row of the products.
 struct QueryRow {
   std::uint32_t i, token, head;  // i: which token of the row
-  KeyRange seen;  // empty: no such pair
+  KeyRange seen;                 // empty: no such pair
 };
 __device__ inline QueryRow query_row(const AttentionParams& p,
                                      const KvRow& row,
