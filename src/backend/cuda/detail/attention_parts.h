@@ -25,12 +25,11 @@ inline NewTokens count_new(std::span<const KvRowView> rows) noexcept {
   return {out.few == 0 ? 0 : bucket_of(out.few), out.many == 0 ? 0 : bucket_of(out.many)};
 }
 
-// How many blocks share the segments of each of n_walks: what takes least time if a multiprocessor
-// holds two blocks, and a block's start takes as long as a third of a segment.
-inline std::uint32_t splits_of(int n_multiprocessors,
+// How many blocks share the segments of each of n_walks: what takes least time if the GPU holds
+// n_places blocks, and a block's start takes as long as a third of a segment.
+inline std::uint32_t splits_of(std::uint32_t n_places,
                                std::uint32_t n_walks,
                                std::uint32_t n_segments) noexcept {
-  const auto n_places = static_cast<std::uint32_t>(2 * n_multiprocessors);
   const auto time_of = [&](std::uint32_t n_splits) {
     const std::uint32_t n_rounds = (n_walks * n_splits + n_places - 1) / n_places;
     return n_rounds * (3 * ((n_segments + n_splits - 1) / n_splits) + 1);
@@ -56,10 +55,11 @@ void attend_in_parts(CudaDevice& device,
   p.part_ml = device.workspace<float2>(1, together * parts_a_row);
   p.part_tokens = grid.most_new;
   const std::uint32_t n_rows = grid.n_rows;
+  const auto n_places =
+      static_cast<std::uint32_t>(device.n_multiprocessors()) * (p.is_encoded != 0 ? 3 : 2);
   for (std::uint32_t first = 0; first < n_rows; first += together, p.rows += together) {
     grid.n_rows = std::min(together, n_rows - first);
-    grid.n_splits =
-        splits_of(device.n_multiprocessors(), blocks_a_segment * grid.n_rows, p.max_segments);
+    grid.n_splits = splits_of(n_places, blocks_a_segment * grid.n_rows, p.max_segments);
     attend(grid);
     launch_combine(device.queue(), p, grid);
   }

@@ -1,49 +1,129 @@
-// Decode: at most 16 (query, head) pairs of one KV head a block, as the 16 rows of a product. Four
-// warps share each tile: of the scores a warp has 16 keys, of the output a quarter of the columns.
+// Decode: at most 16 (query, head) pairs of one KV head a block, as the 16 rows of a product. Eight
+// warps share each tile: of the scores a warp has 8 keys, of the output an eighth of the columns.
 // Every element's chain of additions is that of attention_many.cu, where a warp has all of them.
 #include "backend/cuda/device/attention_tiles.cuh"
 
 namespace kvasir::backend::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = 32 * kWarps;
+constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr std::uint32_t kPairs = 16;
 constexpr std::uint32_t kWeightStride = 2 * kTile + 16;  // bytes of a row of probabilities
 
-template <int kDim, bool kEncoded>
-constexpr int kStages = kEncoded ? 4 : kDim == 64 ? 4 : 3;
+template <int kDim>
+constexpr int kExactStages = kDim == 64 ? 4 : 3;
 
-// Shared memory: stages of fetched tiles; for encoded rows, the tile in use as elements;
-// probabilities; maxima of the warps; centroids.
+// Shared memory: tiles as elements, as many as are in flight, or of encoded rows the one that is
+// made; probabilities; maxima of the warps; of encoded rows the queries, for which registers are
+// short, and centroids.
 template <int kDim, bool kEncoded>
 struct Layout {
-  std::uint32_t stage_bytes, elements_at, weights_at, maxima_at, centroids_at, size;
-  __host__ __device__ Layout(const KvSide& k, const KvSide& v) {
-    stage_bytes = kEncoded ? kTile * (k.code_bytes + k.scale_bytes + k.offset_bytes +
-                                      v.code_bytes + v.scale_bytes + v.offset_bytes)
-                           : 2 * kTileBytes<kDim>;
-    elements_at = kStages<kDim, kEncoded> * stage_bytes;
-    weights_at = elements_at + (kEncoded ? 2 * kTileBytes<kDim> : 0);
-    maxima_at = weights_at + kPairs * kWeightStride;
-    centroids_at = maxima_at + kWarps * kPairs * 4;
-    size = centroids_at + (kEncoded && v.kind == KvKind::turbo_values ? 1024 : 0);
+  static constexpr int kStages = kEncoded ? 1 : kExactStages<kDim>;
+  static constexpr std::uint32_t kStageBytes = 2 * kTileBytes<kDim>;
+  static constexpr std::uint32_t kWeightsAt = kStages * kStageBytes;
+  static constexpr std::uint32_t kMaximaAt = kWeightsAt + kPairs * kWeightStride;
+  static constexpr std::uint32_t kQueryAt = kMaximaAt + kWarps * kPairs * 4;
+  static constexpr std::uint32_t kCentroidsAt = kQueryAt + kPairs * kRowStride<kDim>;
+  static constexpr std::uint32_t kBytes = kEncoded ? kCentroidsAt + 1024 : kQueryAt;
+};
+
+// Blocks that a multiprocessor shall hold.
+template <int kDim, bool kEncoded>
+constexpr int kBlocks = kDim > 128 ? 1
+                        : kEncoded ? 3
+                                   : 2;
+
+// Pieces of an encoded tile on their way in registers: of keys, then of values.
+template <int kDim>
+struct Pieces {
+  static constexpr int kCount = kDim / 64;
+  static constexpr std::uint32_t kChunks = kDim / 32;
+  Piece pieces[kCount];
+
+  struct Place {
+    std::uint32_t r, c;
+    bool is_value;
+  };
+  __device__ static Place place_of(int j) {
+    const std::uint32_t i = (threadIdx.x + kThreads * static_cast<std::uint32_t>(j)) % (2 * kDim);
+    return {i / kChunks, i % kChunks, kDim == 64 ? threadIdx.x >= kThreads / 2 : j >= kCount / 2};
+  }
+  __device__ void fetch(const TileSource& source, std::uint32_t tile) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const Place at = place_of(j);
+      const std::uint32_t position = tile + at.r;
+      if (32 * at.c >= source.p.dim || position < source.begin || position >= source.end) continue;
+      const KvSide& side = at.is_value ? source.p.v : source.p.k;
+      load_piece(pieces[j], side, side.codes, side.scales, side.offsets, source.index(position),
+                 at.c);
+    }
+  }
+  __device__ void expand(const TileSource& source,
+                         std::uint32_t tile,
+                         const float* centroids,
+                         std::byte* to) const {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const Place at = place_of(j);
+      const std::uint32_t position = tile + at.r;
+      if (32 * at.c >= source.p.dim) continue;
+      std::byte* const rows = at.is_value ? to + kTileBytes<kDim> : to;
+      if (position < source.begin || position >= source.end) {
+        store_zeros<PaddedRows<kDim>>(rows, at.r, at.c);
+        continue;
+      }
+      with_codec(at.is_value ? source.p.v : source.p.k, [&](auto kind, auto bits) {
+        store_piece<PaddedRows<kDim>, kind.value, bits.value>(pieces[j], centroids, rows, at.r,
+                                                              at.c);
+      });
+    }
   }
 };
 
 template <int kDim, bool kEncoded>
 struct Block {
-  static constexpr int kSteps = kDim / 16;           // of the scores' chain
+  using L = Layout<kDim, kEncoded>;
+  static constexpr int kSteps = kDim / 16;            // of the scores' chain
   static constexpr int kColumns = kDim / kWarps / 8;  // output columns of a warp, in eights
 
   const AttentionParams& p;
   std::byte* shared;
-  Layout<kDim, kEncoded> layout;
   TileSource source;
   QueryRow rows[2];
-  std::uint32_t query[kSteps][4];
+  std::uint32_t warp, lane;
+  std::uint32_t n_halves;  // of the 16 rows: 1 where all pairs are among the first 8
+  std::uint32_t query[kEncoded ? 1 : kSteps][4];
   float out[kColumns][4];
   Softmax softmax[2];
-  std::uint32_t warp, lane;
+
+  __device__ void load_queries() {
+    if constexpr (kEncoded) {
+      std::byte* const to = shared + L::kQueryAt + lane / 4 * kRowStride<kDim> + lane % 4 * 4;
+      for (std::uint32_t step = warp; step < kSteps; step += kWarps) {
+        std::uint32_t a[4];
+        load_query(p, rows, step, a);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          *reinterpret_cast<std::uint32_t*>(to + i % 2 * 8 * kRowStride<kDim> + 32 * step +
+                                            i / 2 * 16) = a[i];
+      }
+    } else {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step)
+        load_query(p, rows, static_cast<std::uint32_t>(step), query[step]);
+    }
+  }
+  __device__ const std::uint32_t (&query_of(int step))[4] {
+    if constexpr (kEncoded) {
+      load_matrices(query[0], shared_address(shared) + L::kQueryAt +
+                                  (lane / 8 % 2 * 8 + lane % 8) * kRowStride<kDim> +
+                                  lane / 16 * 16 + 32 * static_cast<std::uint32_t>(step));
+      return query[0];
+    } else {
+      return query[step];
+    }
+  }
 
   __device__ void start_segment() {
 #pragma unroll
@@ -51,116 +131,108 @@ struct Block {
     softmax[0] = softmax[1] = {minus_infinity(), 0.0f};
   }
 
-  __device__ void fetch(std::uint32_t tile, std::uint32_t stage) {
-    const std::uint32_t to = shared_address(shared) + stage * layout.stage_bytes;
-    if constexpr (kEncoded) {
-      fetch_encoded<kThreads>(source, tile, to);
-    } else {
-      fetch_exact<PaddedRows<kDim>, kThreads>(source, tile, to);
-    }
-  }
-
-  // Scores of the warp's 16 keys, in x; not visible: minus infinity.
-  __device__ void find_scores(std::uint32_t keys, std::uint32_t tile, float (&x)[2][4]) {
+  // Scores of the warp's 8 keys, in x; not visible: minus infinity.
+  __device__ void find_scores(std::uint32_t keys, std::uint32_t tile, float (&x)[4]) {
+    x[0] = x[1] = x[2] = x[3] = 0.0f;
+    const std::uint32_t at = keys + (8 * warp + lane % 8) * kRowStride<kDim> + lane / 8 * 16;
 #pragma unroll
-    for (int n = 0; n < 2; ++n) x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0.0f;
-    const std::uint32_t at = keys +
-                             (16 * warp + lane / 16 * 8 + lane % 8) * kRowStride<kDim> +
-                             lane / 8 % 2 * 16;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kSteps; step += 2) {
       std::uint32_t b[4];
       load_matrices(b, at + 32 * step);
-      multiply_add(x[0], query[step], b[0], b[1]);
-      multiply_add(x[1], query[step], b[2], b[3]);
+      multiply_add(x, query_of(step), b[0], b[1]);
+      multiply_add(x, query_of(step + 1), b[2], b[3]);
     }
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const std::uint32_t key = tile + 16 * warp + 8 * n + lane % 4 * 2 + e % 2;
-        const KeyRange& seen = rows[e / 2].seen;
-        x[n][e] = key >= seen.begin && key < seen.end ? score_of(p, x[n][e]) : minus_infinity();
-      }
+    for (int e = 0; e < 4; ++e) {
+      const std::uint32_t key = tile + 8 * warp + lane % 4 * 2 + e % 2;
+      const KeyRange& seen = rows[e / 2].seen;
+      x[e] = key >= seen.begin && key < seen.end ? score_of(p, x[e]) : minus_infinity();
     }
   }
 
   // Probabilities to shared memory; what the output so far is multiplied by.
-  __device__ void find_weights(float (&x)[2][4], float (&keep)[2]) {
-    auto* const maxima = reinterpret_cast<float*>(shared + layout.maxima_at);
+  __device__ void find_weights(const float (&x)[4], float (&keep)[2]) {
+    auto* const maxima = reinterpret_cast<float*>(shared + L::kMaximaAt);
+    keep[1] = 0.0f;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float own = max_of_quad(
-          fmaxf(fmaxf(x[0][2 * r], x[0][2 * r + 1]), fmaxf(x[1][2 * r], x[1][2 * r + 1])));
-      if (lane % 4 == 0) maxima[warp * kPairs + lane / 4 + 8 * r] = own;
+      if (static_cast<std::uint32_t>(r) >= n_halves) break;
+      const float own = max_of_quad(fmaxf(x[2 * r], x[2 * r + 1]));
+      if (lane % 4 == 0) maxima[(lane / 4 + 8 * r) * kWarps + warp] = own;
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float max = minus_infinity();
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) max = fmaxf(max, maxima[w * kPairs + lane / 4 + 8 * r]);
+      if (static_cast<std::uint32_t>(r) >= n_halves) break;
+      const auto* const row = reinterpret_cast<const float4*>(maxima + (lane / 4 + 8 * r) * kWarps);
+      const float4 a = row[0], b = row[1];
+      float max =
+          fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
       max = fmaxf(softmax[r].max, max * p.out_scale);
       const float reference = reference_of(max);
       keep[r] = exp2_of(softmax[r].max - reference);
       softmax[r].max = max;
-      std::byte* const to =
-          shared + layout.weights_at + (lane / 4 + 8 * r) * kWeightStride + 32 * warp;
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const float low = exp2_of(fmaf(x[n][2 * r], p.out_scale, -reference));
-        const float high = exp2_of(fmaf(x[n][2 * r + 1], p.out_scale, -reference));
-        *reinterpret_cast<std::uint32_t*>(to + 16 * n + lane % 4 * 4) = pack_bf16(low, high);
-      }
+      const float low = exp2_of(fmaf(x[2 * r], p.out_scale, -reference));
+      const float high = exp2_of(fmaf(x[2 * r + 1], p.out_scale, -reference));
+      std::byte* const to = shared + L::kWeightsAt + (lane / 4 + 8 * r) * kWeightStride + 16 * warp;
+      *reinterpret_cast<std::uint32_t*>(to + lane % 4 * 4) = pack_bf16(low, high);
     }
     __syncthreads();
   }
 
-  __device__ void add_values(std::uint32_t values, const float (&keep)[2]) {
-    std::uint32_t weights[kTile / 16][4];
-    const std::uint32_t from = shared_address(shared) + layout.weights_at +
-                               (lane / 8 % 2 * 8 + lane % 8) * kWeightStride + lane / 16 * 16;
-#pragma unroll
-    for (int step = 0; step < 4; ++step) load_matrices(weights[step], from + 32 * step);
+  __device__ void add_sums(const std::uint32_t (&weights)[kTile / 16][4], const float (&keep)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+      if (static_cast<std::uint32_t>(r) >= n_halves) break;
       float sum = 0.0f;
 #pragma unroll
       for (int step = 0; step < 4; ++step)
         sum = add_pair(add_pair(sum, weights[step][r]), weights[step][r + 2]);
       softmax[r].sum = fmaf(softmax[r].sum, keep[r], sum);
     }
+  }
+
+  __device__ void add_values(std::uint32_t values, const float (&keep)[2]) {
+    std::uint32_t weights[kTile / 16][4];
+    const std::uint32_t from = shared_address(shared) + L::kWeightsAt +
+                               (lane / 8 % 2 * 8 + lane % 8) * kWeightStride + lane / 16 * 16;
+#pragma unroll
+    for (int step = 0; step < 4; ++step) load_matrices(weights[step], from + 32 * step);
+    if (warp == 0) add_sums(weights, keep);  // the others need none
 #pragma unroll
     for (int n = 0; n < kColumns; ++n) {
       out[n][0] *= keep[0], out[n][1] *= keep[0];
       out[n][2] *= keep[1], out[n][3] *= keep[1];
     }
-    const std::uint32_t at = values + (lane / 8 % 2 * 8 + lane % 8) * kRowStride<kDim> +
-                             lane / 16 * 16 + warp * (2 * kDim / kWarps);
+    const std::uint32_t column = values + warp * (2 * kDim / kWarps);
+    if constexpr (kColumns == 1) {  // of the 64 keys 32 at a time
+      const std::uint32_t at = column + lane * kRowStride<kDim>;
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-#pragma unroll
-      for (int n = 0; n < kColumns; n += 2) {
+      for (int step = 0; step < 4; step += 2) {
         std::uint32_t b[4];
-        load_transposed(b, at + step * 16 * kRowStride<kDim> + 16 * n);
-        multiply_add(out[n], weights[step], b[0], b[1]);
-        multiply_add(out[n + 1], weights[step], b[2], b[3]);
+        load_transposed(b, at + step * 16 * kRowStride<kDim>);
+        multiply_add(out[0], weights[step], b[0], b[1]);
+        multiply_add(out[0], weights[step + 1], b[2], b[3]);
+      }
+    } else {
+      const std::uint32_t at =
+          column + (lane / 8 % 2 * 8 + lane % 8) * kRowStride<kDim> + lane / 16 * 16;
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+#pragma unroll
+        for (int n = 0; n < kColumns; n += 2) {
+          std::uint32_t b[4];
+          load_transposed(b, at + step * 16 * kRowStride<kDim> + 16 * n);
+          multiply_add(out[n], weights[step], b[0], b[1]);
+          multiply_add(out[n + 1], weights[step], b[2], b[3]);
+        }
       }
     }
   }
 
   __device__ void take_tile(std::uint32_t tile, std::uint32_t stage) {
-    std::byte* elements = shared + stage * layout.stage_bytes;
-    if constexpr (kEncoded) {
-      const std::byte* const encoded = elements;
-      elements = shared + layout.elements_at;
-      expand_tile<PaddedRows<kDim>, kThreads>(
-          source, tile, encoded, reinterpret_cast<const float*>(shared + layout.centroids_at),
-          elements);
-      __syncthreads();
-    }
-    float x[2][4], keep[2];
-    const std::uint32_t keys = shared_address(elements);
+    float x[4], keep[2];
+    const std::uint32_t keys = shared_address(shared) + stage * L::kStageBytes;
     find_scores(keys, tile, x);
     find_weights(x, keep);
     add_values(keys + kTileBytes<kDim>, keep);
@@ -184,72 +256,102 @@ struct Block {
   }
 };
 
+// Tiles of a block's segments, one list: number t is tile t % 4 of every step-th segment.
+struct TileList {
+  std::uint32_t first, step, n_segments, begin, end;
+  __device__ std::uint32_t segment(std::uint32_t t) const { return first + t / 4 * step; }
+  __device__ std::uint32_t position(std::uint32_t t) const {
+    return segment(t) * kSegment + t % 4 * kTile;
+  }
+  __device__ bool has(std::uint32_t t) const {
+    return t < 4 * n_segments && position(t) < end && position(t) + kTile > begin;
+  }
+};
+
+template <int kDim, class B>
+__device__ void walk_exact(B& block, const TileList& tiles, std::uint32_t row_first) {
+  constexpr int kDepth = B::L::kStages;
+  const auto fetch = [&](std::uint32_t t) {
+    if (tiles.has(t))
+      fetch_exact<PaddedRows<kDim>, kThreads>(
+          block.source, tiles.position(t),
+          shared_address(block.shared) + t % kDepth * B::L::kStageBytes);
+    commit_copies();
+  };
+  for (std::uint32_t t = 0; t < kDepth - 1; ++t) fetch(t);
+  block.load_queries();  // while the first tiles are on their way
+  for (std::uint32_t t = 0; t < 4 * tiles.n_segments; ++t) {
+    wait_for_copies<kDepth - 2>();
+    __syncthreads();
+    fetch(t + kDepth - 1);
+    if (t % 4 == 0) block.start_segment();
+    if (tiles.has(t)) block.take_tile(tiles.position(t), t % kDepth);
+    if (t % 4 == 3) block.store_segment(tiles.segment(t) - row_first);
+  }
+}
+
+// A tile's elements are made while the next one's codes are on their way.
+template <int kDim, class B>
+__device__ void walk_encoded(B& block, const TileList& tiles, std::uint32_t row_first) {
+  auto* const centroids = reinterpret_cast<float*>(block.shared + B::L::kCentroidsAt);
+  Pieces<kDim> pieces;
+  if (tiles.has(0)) pieces.fetch(block.source, tiles.position(0));
+  load_centroids<kThreads>(block.p.v, centroids);
+  block.load_queries();
+  for (std::uint32_t t = 0; t < 4 * tiles.n_segments; ++t) {
+    __syncthreads();  // the last tile's elements have been used
+    if (tiles.has(t)) pieces.expand(block.source, tiles.position(t), centroids, block.shared);
+    if (tiles.has(t + 1)) pieces.fetch(block.source, tiles.position(t + 1));
+    if (t % 4 == 0) block.start_segment();
+    if (tiles.has(t)) {
+      __syncthreads();
+      block.take_tile(tiles.position(t), 0);
+    }
+    if (t % 4 == 3) block.store_segment(tiles.segment(t) - row_first);
+  }
+}
+
 template <int kDim, bool kEncoded>
-__global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_few(AttentionParams p) {
+__global__ void __launch_bounds__(kThreads, kBlocks<kDim, kEncoded>) attend_few(AttentionParams p) {
   extern __shared__ __align__(16) std::byte shared[];
-  constexpr int kDepth = kStages<kDim, kEncoded>;
   const KvRow row = p.rows[blockIdx.z];
   if (!serves(p, row)) return;
   const std::uint32_t kv_head = blockIdx.y % p.n_kv_heads, heads = p.n_heads / p.n_kv_heads,
                       m = blockIdx.y / p.n_kv_heads * kPairs;
   if (m >= row.n_new * heads) return;
   const KeyRange first_seen = keys_of(p, row, m / heads);
-  const std::uint32_t last_query = min((m + kPairs - 1) / heads, row.n_new - 1);
-  const std::uint32_t end = keys_of(p, row, last_query).end,
+  const std::uint32_t end = keys_of(p, row, min((m + kPairs - 1) / heads, row.n_new - 1)).end,
                       row_first = keys_of(p, row, 0).begin / kSegment,
-                      first = first_seen.begin / kSegment + blockIdx.x,
-                      last = (end - 1) / kSegment;
+                      first = first_seen.begin / kSegment + blockIdx.x, last = (end - 1) / kSegment;
   if (first > last) return;
   const std::uint32_t lane = threadIdx.x % 32;
   Block<kDim, kEncoded> block{
       .p = p,
       .shared = shared,
-      .layout = {p.k, p.v},
       .source = {p, row.blocks, kv_head, first_seen.begin, row.length + row.n_new},
-      .rows = {query_row(p, row, kv_head, m + lane / 4), query_row(p, row, kv_head, m + lane / 4 + 8)},
+      .rows = {query_row(p, row, kv_head, m + lane / 4),
+               query_row(p, row, kv_head, m + lane / 4 + 8)},
       .warp = threadIdx.x / 32,
-      .lane = lane};
-  // Tiles of the block's segments, one list: number t is tile t % 4 of every gridDim.x-th segment.
-  const std::uint32_t n_segments = (last - first) / gridDim.x + 1;
-  const auto position_of = [&](std::uint32_t t) {
-    return (first + t / 4 * gridDim.x) * kSegment + t % 4 * kTile;
-  };
-  const auto is_needed = [&](std::uint32_t t) {
-    const std::uint32_t position = position_of(t);
-    return t < 4 * n_segments && position < end && position + kTile > first_seen.begin;
-  };
+      .lane = lane,
+      .n_halves = row.n_new * heads - m > 8 ? 2u : 1u};
   if (p.dim < kDim) {
-    clear<kThreads>(shared, kEncoded ? block.layout.weights_at : block.layout.elements_at);
+    clear<kThreads>(shared, Layout<kDim, kEncoded>::kWeightsAt);
     __syncthreads();
   }
-  for (std::uint32_t t = 0; t < kDepth - 1; ++t) {
-    if (is_needed(t)) block.fetch(position_of(t), t);
-    commit_copies();
-  }
-  // While the first tiles are on their way:
-#pragma unroll
-  for (int step = 0; step < block.kSteps; ++step)
-    load_query(p, block.rows, static_cast<std::uint32_t>(step), block.query[step]);
-  if (kEncoded)
-    load_centroids<kThreads>(p.v, reinterpret_cast<float*>(shared + block.layout.centroids_at));
-  for (std::uint32_t t = 0; t < 4 * n_segments; ++t) {
-    wait_for_copies<kDepth - 2>();
-    __syncthreads();
-    if (is_needed(t + kDepth - 1))
-      block.fetch(position_of(t + kDepth - 1), (t + kDepth - 1) % kDepth);
-    commit_copies();
-    if (t % 4 == 0) block.start_segment();
-    if (is_needed(t)) block.take_tile(position_of(t), t % kDepth);
-    if (t % 4 == 3) block.store_segment(first + t / 4 * gridDim.x - row_first);
+  const TileList tiles{first, gridDim.x, (last - first) / gridDim.x + 1, first_seen.begin, end};
+  if constexpr (kEncoded) {
+    walk_encoded<kDim>(block, tiles, row_first);
+  } else {
+    walk_exact<kDim>(block, tiles, row_first);
   }
 }
 
 template <int kDim>
 void launch(Queue& queue, const AttentionParams& p, dim3 grid) {
   if (p.is_encoded != 0) {
-    queue.launch(attend_few<kDim, true>, grid, kThreads, Layout<kDim, true>(p.k, p.v).size, p);
+    queue.launch(attend_few<kDim, true>, grid, kThreads, Layout<kDim, true>::kBytes, p);
   } else {
-    queue.launch(attend_few<kDim, false>, grid, kThreads, Layout<kDim, false>(p.k, p.v).size, p);
+    queue.launch(attend_few<kDim, false>, grid, kThreads, Layout<kDim, false>::kBytes, p);
   }
 }
 

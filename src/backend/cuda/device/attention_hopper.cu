@@ -134,7 +134,8 @@ struct Consumer {
     for (int r = 0; r < 2; ++r) {
       float max = minus_infinity();
 #pragma unroll
-      for (int n = 0; n < kKeys; ++n) max = fmaxf(max, fmaxf(x[4 * n + 2 * r], x[4 * n + 2 * r + 1]));
+      for (int n = 0; n < kKeys; ++n)
+        max = fmaxf(max, fmaxf(x[4 * n + 2 * r], x[4 * n + 2 * r + 1]));
       max = fmaxf(softmax[r].max, max_of_quad(max) * p.out_scale);
       const float reference = reference_of(max), keep = exp2_of(softmax[r].max - reference);
       softmax[r].max = max;
@@ -299,8 +300,8 @@ void launch(Queue& queue, const AttentionParams& p, dim3 grid) {
     queue.launch(attend_on_hopper<kDim, true>, grid, kThreads, Layout<kDim, true>(p.k, p.v).size,
                  p);
   } else {
-    queue.launch(attend_on_hopper<kDim, false>, grid, kThreads,
-                 Layout<kDim, false>(p.k, p.v).size, p);
+    queue.launch(attend_on_hopper<kDim, false>, grid, kThreads, Layout<kDim, false>(p.k, p.v).size,
+                 p);
   }
 }
 

@@ -1,6 +1,6 @@
-// Prefill: 64 (query, head) pairs of one KV head a block, 16 a warp. A warp has whole rows: scores of
-// 64 keys, probabilities and output stay in its registers; the merged output of finished segments
-// lies in shared memory, a place a lane.
+// Prefill: 64 (query, head) pairs of one KV head a block, 16 a warp. A warp has whole rows: scores
+// of 64 keys, probabilities and output stay in its registers; the merged output of finished
+// segments lies in shared memory, a place a lane.
 #include "backend/cuda/device/attention_tiles.cuh"
 
 namespace kvasir::backend::cuda {
@@ -18,8 +18,8 @@ template <int kDim, bool kEncoded>
 struct Layout {
   std::uint32_t stage_bytes, elements_at, merged_at, query_at, centroids_at, size;
   __host__ __device__ Layout(const KvSide& k, const KvSide& v) {
-    stage_bytes = kEncoded ? kTile * (k.code_bytes + k.scale_bytes + k.offset_bytes +
-                                      v.code_bytes + v.scale_bytes + v.offset_bytes)
+    stage_bytes = kEncoded ? kTile * (k.code_bytes + k.scale_bytes + k.offset_bytes + v.code_bytes +
+                                      v.scale_bytes + v.offset_bytes)
                            : 2 * kTileBytes<kDim>;
     elements_at = kStages<kDim> * stage_bytes;
     merged_at = elements_at + (kEncoded ? 2 * kTileBytes<kDim> : 0);
@@ -89,7 +89,7 @@ struct Block {
         keys + (lane / 16 * 8 + lane % 8) * kRowStride<kDim> + lane / 8 % 2 * 16;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      std::uint32_t (&a)[4] = query[kQueryInRegisters<kDim> ? step : 0];
+      std::uint32_t(&a)[4] = query[kQueryInRegisters<kDim> ? step : 0];
       if constexpr (!kQueryInRegisters<kDim>) *reinterpret_cast<uint4*>(a) = *query_place(step);
 #pragma unroll
       for (int n = 0; n < kKeys; n += 2) {
@@ -163,7 +163,9 @@ struct Block {
 
   // A tile that none of the warp's rows sees changes nothing.
   __device__ void take_tile(std::uint32_t tile, std::uint32_t keys) {
-    const auto sees = [&](const KeyRange& seen) { return tile < seen.end && tile + kTile > seen.begin; };
+    const auto sees = [&](const KeyRange& seen) {
+      return tile < seen.end && tile + kTile > seen.begin;
+    };
     if (!__any_sync(~0u, sees(rows[0].seen) || sees(rows[1].seen))) return;
     float x[kKeys][4];
     std::uint32_t weights[kKeys / 2][4];
@@ -219,8 +221,7 @@ __global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_many(Att
   const std::uint32_t m = (gridDim.x - 1 - blockIdx.x) * kPairs;  // the longest walks first
   if (m >= row.n_new * heads) return;
   const KeyRange first_seen = keys_of(p, row, m / heads);
-  const std::uint32_t end =
-      keys_of(p, row, min((m + kPairs - 1) / heads, row.n_new - 1)).end;
+  const std::uint32_t end = keys_of(p, row, min((m + kPairs - 1) / heads, row.n_new - 1)).end;
   const std::uint32_t lane = threadIdx.x % 32, own = m + threadIdx.x / 32 * 16 + lane / 4;
   Block<kDim, kEncoded> block{
       .p = p,
@@ -254,7 +255,7 @@ __global__ void __launch_bounds__(kThreads, kDim <= 128 ? 2 : 1) attend_many(Att
     std::byte* elements = shared + stage * layout.stage_bytes;
     if constexpr (kEncoded) {
       expand_tile<PaddedRows<kDim>, kThreads>(block.source, tile, elements, centroids,
-                                  shared + layout.elements_at);
+                                              shared + layout.elements_at);
       elements = shared + layout.elements_at;
       __syncthreads();
     }

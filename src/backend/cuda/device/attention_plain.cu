@@ -62,8 +62,7 @@ __global__ void attend_plain(AttentionParams p) {
                       min(seen.end, (s + 1) * kSegment));
   const float keep = p.sinks ? add_sink(total.softmax, p.sinks[head]) : 1.0f;
   float* const out = p.out.row(token) + std::size_t{head} * p.dim;
-  total.for_each(p.dim,
-                 [&](std::uint32_t d, float& o) { out[d] = o * keep / total.softmax.sum; });
+  total.for_each(p.dim, [&](std::uint32_t d, float& o) { out[d] = o * keep / total.softmax.sum; });
 }
 
 constexpr unsigned kCombineThreads = 128;
@@ -130,8 +129,7 @@ __global__ void combine_kernel(AttentionParams p) {
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
     const std::uint32_t d = threadIdx.x + kCombineThreads * j;
-    if (d < p.dim)
-      p.out.row(token)[std::size_t{head} * p.dim + d] = out[j] * ending[1] / ending[0];
+    if (d < p.dim) p.out.row(token)[std::size_t{head} * p.dim + d] = out[j] * ending[1] / ending[0];
   }
 }
 

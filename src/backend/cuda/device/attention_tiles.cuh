@@ -16,7 +16,7 @@ namespace kvasir::backend::cuda {
 template <int kDim>
 constexpr std::uint32_t kRowStride = 2 * kDim + 16;
 template <int kDim>
-constexpr std::uint32_t kTileBytes = kTile * kRowStride<kDim>;
+constexpr std::uint32_t kTileBytes = kTile* kRowStride<kDim>;
 template <int kDim>
 struct PaddedRows {
   static constexpr int kElements = kDim;
@@ -37,8 +37,6 @@ struct TileSource {
     return (std::size_t{block} * p.n_kv_heads + head) * p.block_tokens +
            (position & (p.block_tokens - 1));
   }
-  // A group of 32, 64 or 128 elements in pieces of 32: 0, 1, 2.
-  __device__ static std::uint32_t group_shift(const KvSide& side) { return side.group >> 6; }
 };
 
 // The kThreads threads of which this is number `thread`.
@@ -102,22 +100,27 @@ __device__ void fetch_encoded(const TileSource& source,
   }
 }
 
-// 32 codes of kBits, from an address that is a multiple of 4, 8 or 16 as their bytes' number is.
+// 32 codes of a width as words, from an address that is a multiple of 4, 8 or 16 as their bytes'
+// number is.
+__device__ inline void load_codes(std::uint32_t (&words)[8],
+                                  const std::byte* from,
+                                  std::uint32_t bits) {
+  if (bits == 8) {
+    *reinterpret_cast<uint4*>(words) = reinterpret_cast<const uint4*>(from)[0];
+    *reinterpret_cast<uint4*>(words + 4) = reinterpret_cast<const uint4*>(from)[1];
+  } else if (bits == 4) {
+    *reinterpret_cast<uint4*>(words) = *reinterpret_cast<const uint4*>(from);
+  } else if (bits == 2) {
+    *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(from);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 5; ++i)
+      if (i < static_cast<int>(bits)) words[i] = reinterpret_cast<const std::uint32_t*>(from)[i];
+  }
+}
 template <int kBits>
 struct Codes {
-  std::uint32_t words[kBits];
-  __device__ explicit Codes(const std::byte* from) {
-    if constexpr (kBits % 4 == 0) {
-#pragma unroll
-      for (int i = 0; i < kBits; i += 4)
-        *reinterpret_cast<uint4*>(words + i) = reinterpret_cast<const uint4*>(from)[i / 4];
-    } else if constexpr (kBits == 2) {
-      *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(from);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kBits; ++i) words[i] = reinterpret_cast<const std::uint32_t*>(from)[i];
-    }
-  }
+  const std::uint32_t (&words)[8];
   __device__ std::uint32_t operator[](int i) const {  // i known at compile time
     const int bit = i * kBits, word = bit / 32, place = bit % 32;
     std::uint32_t window = words[word] >> place;
@@ -142,51 +145,88 @@ __device__ float element_of_code(const Codes<kBits>& codes,
                                  int i,
                                  GroupScale g,
                                  const float* centroids) {
-  if constexpr (kKind == KvKind::affine) return fmaf(codes.template as_float<false>(i), g.scale, g.offset);
+  if constexpr (kKind == KvKind::affine)
+    return fmaf(codes.template as_float<false>(i), g.scale, g.offset);
   if constexpr (kKind == KvKind::turbo_values) return centroids[codes[i]] * g.scale;
   return (codes.template as_float<kBits == 8>(i) + g.offset) * g.scale;
 }
 
-template <class Rows, int kThreads, KvKind kKind, int kBits>
-__device__ void expand_as(const TileSource& source,
-                          const KvSide& side,
-                          std::uint32_t tile,
-                          const std::byte* from,
-                          const float* centroids,
-                          std::byte* to,
-                          std::uint32_t thread) {
-  constexpr std::uint32_t kChunks = Rows::kElements / 32;
-  constexpr Type kScales = kKind == KvKind::affine ? Type::bf16 : Type::f16;
-  const std::byte* const scales = from + kTile * side.code_bytes;
-  const std::byte* const offsets = scales + kTile * side.scale_bytes;
-#pragma unroll 2
-  for (std::uint32_t i = thread; i < kTile * kChunks; i += kThreads) {
-    const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
-    if (32 * c >= source.p.dim) continue;
-    const auto store = [&](std::uint32_t quarter, uint4 elements) {
-      *reinterpret_cast<uint4*>(to + Rows::place(r, 4 * c + quarter)) = elements;
-    };
-    if (position < source.begin || position >= source.end) {
-      for (std::uint32_t quarter = 0; quarter < 4; ++quarter) store(quarter, uint4{0, 0, 0, 0});
-      continue;
-    }
-    const std::uint32_t g = c >> source.group_shift(side);
-    GroupScale group{load_as(kScales, scales + r * side.scale_bytes, g), 0.0f};
-    if (kKind != KvKind::turbo_values)
-      group.offset = load_as(kScales, offsets + r * side.offset_bytes, g);
-    const Codes<kBits> codes(from + r * side.code_bytes + c * 4 * kBits);
-#pragma unroll
-    for (int quarter = 0; quarter < 4; ++quarter) {
-      std::uint32_t out[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int e = 8 * quarter + 2 * j;
-        out[j] = pack_bf16(element_of_code<kKind>(codes, e, group, centroids),
-                           element_of_code<kKind>(codes, e + 1, group, centroids));
-      }
-      store(quarter, uint4{out[0], out[1], out[2], out[3]});
-    }
+// A piece: 32 codes of a row and the scale and the offset of their group, 16 bits each.
+struct Piece {
+  std::uint32_t words[8], scales;
+};
+
+// f(kind, bits), constants.
+template <class F>
+__device__ void with_codec(const KvSide& side, F&& f) {
+  constexpr auto kAffine = std::integral_constant<KvKind, KvKind::affine>{};
+  constexpr auto kKeys = std::integral_constant<KvKind, KvKind::turbo_keys>{};
+  constexpr auto kValues = std::integral_constant<KvKind, KvKind::turbo_values>{};
+  constexpr auto k2 = std::integral_constant<int, 2>{};
+  constexpr auto k3 = std::integral_constant<int, 3>{};
+  constexpr auto k4 = std::integral_constant<int, 4>{};
+  constexpr auto k5 = std::integral_constant<int, 5>{};
+  constexpr auto k8 = std::integral_constant<int, 8>{};
+  if (side.kind == KvKind::affine) {
+    side.bits == 8 ? f(kAffine, k8) : f(kAffine, k4);
+  } else if (side.kind == KvKind::turbo_keys) {
+    side.bits == 2   ? f(kKeys, k2)
+    : side.bits == 4 ? f(kKeys, k4)
+    : side.bits == 5 ? f(kKeys, k5)
+                     : f(kKeys, k8);
+  } else {
+    side.bits == 2   ? f(kValues, k2)
+    : side.bits == 3 ? f(kValues, k3)
+    : side.bits == 4 ? f(kValues, k4)
+    : side.bits == 5 ? f(kValues, k5)
+                     : f(kValues, k8);
   }
+}
+
+// A piece's elements to chunks 4 c … 4 c + 3 of row r.
+template <class Rows, KvKind kKind, int kBits>
+__device__ void store_piece(
+    const Piece& piece, const float* centroids, std::byte* to, std::uint32_t r, std::uint32_t c) {
+  constexpr bool kIsAffine = kKind == KvKind::affine;
+  const std::uint32_t scale = piece.scales & 0xffffu, offset = piece.scales >> 16;
+  const GroupScale group{kIsAffine ? f32_of_bf16(scale) : f32_of_f16(scale),
+                         kIsAffine ? f32_of_bf16(offset) : f32_of_f16(offset)};
+  const Codes<kBits> codes{piece.words};
+#pragma unroll
+  for (int quarter = 0; quarter < 4; ++quarter) {
+    std::uint32_t out[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int e = 8 * quarter + 2 * j;
+      out[j] = pack_bf16(element_of_code<kKind>(codes, e, group, centroids),
+                         element_of_code<kKind>(codes, e + 1, group, centroids));
+    }
+    *reinterpret_cast<uint4*>(to + Rows::place(r, 4 * c + quarter)) =
+        uint4{out[0], out[1], out[2], out[3]};
+  }
+}
+template <class Rows>
+__device__ void store_zeros(std::byte* to, std::uint32_t r, std::uint32_t c) {
+#pragma unroll
+  for (std::uint32_t quarter = 0; quarter < 4; ++quarter)
+    *reinterpret_cast<uint4*>(to + Rows::place(r, 4 * c + quarter)) = uint4{0, 0, 0, 0};
+}
+
+__device__ inline std::uint32_t half_at(const std::byte* plane, std::size_t i) {
+  return reinterpret_cast<const std::uint16_t*>(plane)[i];
+}
+// Piece c of row `row` of planes.
+__device__ inline void load_piece(Piece& piece,
+                                  const KvSide& side,
+                                  const std::byte* codes,
+                                  const std::byte* scales,
+                                  const std::byte* offsets,
+                                  std::size_t row,
+                                  std::uint32_t c) {
+  const std::uint32_t g = c >> (side.group >> 6);  // a group is 1, 2 or 4 pieces
+  load_codes(piece.words, codes + row * side.code_bytes + c * 4 * side.bits, side.bits);
+  piece.scales = half_at(scales + row * side.scale_bytes, g);
+  if (side.offset_bytes != 0) piece.scales |= half_at(offsets + row * side.offset_bytes, g) << 16;
 }
 
 template <class Rows, int kThreads>
@@ -197,33 +237,23 @@ __device__ void expand_side(const TileSource& source,
                             const float* centroids,
                             std::byte* to,
                             std::uint32_t thread) {
-  const auto expand = [&](auto kind, auto bits) {
-    expand_as<Rows, kThreads, kind.value, bits.value>(source, side, tile, from, centroids, to,
-                                                      thread);
-  };
-  using std::integral_constant;
-  constexpr auto kAffine = integral_constant<KvKind, KvKind::affine>{};
-  constexpr auto kKeys = integral_constant<KvKind, KvKind::turbo_keys>{};
-  constexpr auto kValues = integral_constant<KvKind, KvKind::turbo_values>{};
-  constexpr auto k2 = integral_constant<int, 2>{};
-  constexpr auto k3 = integral_constant<int, 3>{};
-  constexpr auto k4 = integral_constant<int, 4>{};
-  constexpr auto k5 = integral_constant<int, 5>{};
-  constexpr auto k8 = integral_constant<int, 8>{};
-  if (side.kind == KvKind::affine) {
-    side.bits == 8 ? expand(kAffine, k8) : expand(kAffine, k4);
-  } else if (side.kind == KvKind::turbo_keys) {
-    side.bits == 2   ? expand(kKeys, k2)
-    : side.bits == 4 ? expand(kKeys, k4)
-    : side.bits == 5 ? expand(kKeys, k5)
-                     : expand(kKeys, k8);
-  } else {
-    side.bits == 2   ? expand(kValues, k2)
-    : side.bits == 3 ? expand(kValues, k3)
-    : side.bits == 4 ? expand(kValues, k4)
-    : side.bits == 5 ? expand(kValues, k5)
-                     : expand(kValues, k8);
-  }
+  constexpr std::uint32_t kChunks = Rows::kElements / 32;
+  const std::byte* const scales = from + kTile * side.code_bytes;
+  const std::byte* const offsets = scales + kTile * side.scale_bytes;
+  with_codec(side, [&](auto kind, auto bits) {
+#pragma unroll 2
+    for (std::uint32_t i = thread; i < kTile * kChunks; i += kThreads) {
+      const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
+      if (32 * c >= source.p.dim) continue;
+      if (position < source.begin || position >= source.end) {
+        store_zeros<Rows>(to, r, c);
+        continue;
+      }
+      Piece piece;
+      load_piece(piece, side, from, scales, offsets, r, c);
+      store_piece<Rows, kind.value, bits.value>(piece, centroids, to, r, c);
+    }
+  });
 }
 // Both sides of an encoded tile to elements.
 template <class Rows, int kThreads>
@@ -255,7 +285,7 @@ __device__ void load_centroids(const KvSide& side, float* to) {
 // A pair (query, head of the KV head) as a row of the products.
 struct QueryRow {
   std::uint32_t i, token, head;  // i: which token of the row
-  KeyRange seen;  // empty: no such pair
+  KeyRange seen;                 // empty: no such pair
 };
 __device__ inline QueryRow query_row(const AttentionParams& p,
                                      const KvRow& row,

@@ -1,5 +1,5 @@
-// Encoding is codec/kv's arithmetic, operation by operation: equal bytes. A warp has a row; teams of
-// 8 lanes have its groups, because codec/kv/row_codec.h finds a group's range in 8 lanes, which
+// Encoding is codec/kv's arithmetic, operation by operation: equal bytes. A warp has a row; teams
+// of 8 lanes have its groups, because codec/kv/row_codec.h finds a group's range in 8 lanes, which
 // decides the sign of a zero. This file is compiled with denormals flushed, as codec::encode_row
 // runs.
 #include "backend/cuda/device/kv_rows.h"
@@ -142,9 +142,10 @@ __device__ void encode_row(
   for (std::uint32_t g = threadIdx.x % 32 / kTeam; g < dim / side.group; g += 32 / kTeam) {
     const float* const group = x + g * side.group;
     std::uint8_t* const group_codes = codes + g * side.group;
-    const Scaling s = side.kind == KvKind::affine       ? encode_affine(side, group, group_codes)
-                      : side.kind == KvKind::turbo_keys ? encode_turbo_keys(side, group, group_codes)
-                                                        : encode_turbo_values(side, group, group_codes);
+    const Scaling s = side.kind == KvKind::affine ? encode_affine(side, group, group_codes)
+                      : side.kind == KvKind::turbo_keys
+                          ? encode_turbo_keys(side, group, group_codes)
+                          : encode_turbo_values(side, group, group_codes);
     if (threadIdx.x % kTeam == 0) {
       store_as(side.scale_type, side.scales + row * side.scale_bytes, g, plain_nan(s.scale));
       if (side.offsets)
@@ -189,8 +190,8 @@ __global__ void append_kernel(AppendParams p) {
   const KvRow row = p.rows[blockIdx.y];
   const Item item = item_of(layer);
   if (item.token >= row.n_new) return;
-  const float* const x = p.x[item.side].row(row.first_token + item.token) +
-                         std::size_t{item.head} * layer.head_dim;
+  const float* const x =
+      p.x[item.side].row(row.first_token + item.token) + std::size_t{item.head} * layer.head_dim;
   const std::size_t index = row_index(layer, row.blocks, item.head, row.length + item.token);
   if (row.is_encoded == 0) {
     const KvSide& side = layer.exact[item.side];
@@ -224,7 +225,9 @@ __global__ void convert_kernel(ConvertParams p) {
 std::uint32_t n_blocks_of(const KvLayer& layer, std::uint32_t n_tokens) {
   return (n_tokens * layer.n_kv_heads * 2 + kWarps - 1) / kWarps;
 }
-std::size_t shared_bytes_of(const KvLayer& layer) { return kWarps * layer.head_dim * std::size_t{5}; }
+std::size_t shared_bytes_of(const KvLayer& layer) {
+  return kWarps * layer.head_dim * std::size_t{5};
+}
 
 }  // namespace
 

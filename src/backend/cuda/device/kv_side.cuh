@@ -8,7 +8,9 @@
 namespace kvasir::backend::cuda {
 
 // Element i at bit i · bits of a little-endian stream.
-__device__ inline std::uint32_t code_at(const std::byte* plane, std::uint32_t i, std::uint32_t bits) {
+__device__ inline std::uint32_t code_at(const std::byte* plane,
+                                        std::uint32_t i,
+                                        std::uint32_t bits) {
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(plane);
   const std::uint32_t bit = i * bits, place = bit % 8;
   std::uint32_t window = bytes[bit / 8];
@@ -42,7 +44,8 @@ __device__ inline float value_of(const KvSide& side, std::uint32_t code, GroupSc
 __device__ inline float element_of(const KvSide& side, std::size_t row, std::uint32_t i) {
   if (side.kind == KvKind::exact)
     return load_as(side.scale_type, side.codes + row * side.code_bytes, i);
-  GroupScale g{load_as(side.scale_type, side.scales + row * side.scale_bytes, i / side.group), 0.0f};
+  GroupScale g{load_as(side.scale_type, side.scales + row * side.scale_bytes, i / side.group),
+               0.0f};
   if (side.offsets)
     g.offset = load_as(side.scale_type, side.offsets + row * side.offset_bytes, i / side.group);
   return value_of(side, code_at(side.codes + row * side.code_bytes, i, side.bits), g);

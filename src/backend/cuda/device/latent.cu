@@ -23,8 +23,7 @@ __global__ void append_kernel(LatentAppendParams p) {
   if (i >= row.n_new) return;
   const std::size_t slot = slot_of(row, layer.block_tokens, row.length + i);
   for (std::uint32_t d = threadIdx.x; d < dim; d += kThreads) {
-    const float x =
-        d < layer.rank ? p.latent.row(token)[d] : p.rope_key.row(token)[d - layer.rank];
+    const float x = d < layer.rank ? p.latent.row(token)[d] : p.rope_key.row(token)[d - layer.rank];
     store_as(layer.type, layer.latent, slot * dim + d, x);
   }
   if (p.index_key.n_cols == 0) return;
@@ -57,9 +56,9 @@ __global__ void attend_latent(LatentAttentionParams params) {
   const std::uint32_t dim = p.dim + params.rope_dim;
   float* const q = shared + threadIdx.x / 32 * dim;
   for (std::uint32_t d = threadIdx.x % 32; d < dim; d += 32) {
-    const float x = d < p.dim
-                        ? p.q.row(token)[std::size_t{head} * p.dim + d]
-                        : params.q_rope.row(token)[std::size_t{head} * params.rope_step + d - p.dim];
+    const float x =
+        d < p.dim ? p.q.row(token)[std::size_t{head} * p.dim + d]
+                  : params.q_rope.row(token)[std::size_t{head} * params.rope_step + d - p.dim];
     q[d] = p.rounds != 0 ? round_to_bf16(x) : x;
   }
   __syncwarp();
@@ -188,8 +187,8 @@ __global__ void select_kernel(IndexParams p) {
     const std::uint32_t key = position < n ? key_of(scores[position]) : 0;
     const bool is_equal = position < n && key == border.key;
     const Place equal = place_of(is_equal);
-    const bool is_chosen = position < n && (key > border.key ||
-                                            (is_equal && n_equal + equal.before < border.n_equal));
+    const bool is_chosen =
+        position < n && (key > border.key || (is_equal && n_equal + equal.before < border.n_equal));
     const Place chosen = place_of(is_chosen);
     if (is_chosen) selected[n_written + chosen.before] = position;
     n_equal += equal.total;
@@ -206,9 +205,7 @@ void launch_latent_append(Queue& queue,
   queue.launch(append_kernel, dim3(most_new, n_rows), kThreads, 0, p);
 }
 
-void launch_latent_attention(Queue& queue,
-                             const LatentAttentionParams& p,
-                             const AttentionGrid& g) {
+void launch_latent_attention(Queue& queue, const LatentAttentionParams& p, const AttentionGrid& g) {
   const std::uint32_t rank = p.shared.dim;
   queue.launch(rank <= 128   ? attend_latent<4>
                : rank <= 512 ? attend_latent<16>

@@ -74,9 +74,7 @@ __device__ inline void store_as(Type type, std::byte* plane, std::size_t i, floa
 }
 // x as a plane of that type holds it.
 __device__ inline float round_as(Type type, float x) {
-  return type == Type::f32   ? x
-         : type == Type::f16 ? f32_of_f16(f16_bits(x))
-                             : round_to_bf16(x);
+  return type == Type::f32 ? x : type == Type::f16 ? f32_of_f16(f16_bits(x)) : round_to_bf16(x);
 }
 
 // The sum over a warp's lanes, in every lane the same bits: halves of 16, 8, 4, 2, 1.

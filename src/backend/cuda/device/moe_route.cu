@@ -6,7 +6,6 @@
 namespace kvasir::backend::cuda {
 namespace {
 
-
 __device__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 __device__ float key_of(float x) { return x != x ? minus_infinity() : x; }
 
@@ -24,7 +23,8 @@ __device__ Best best_of(const float* x, const std::uint8_t* taken, std::uint32_t
   for (std::uint32_t i = threadIdx.x; i < n; i += 32)
     if (!taken[i]) best = better(best, {key_of(x[i]), i});
   for (int half = 16; half > 0; half /= 2)
-    best = better(best, {__shfl_xor_sync(~0u, best.key, half), __shfl_xor_sync(~0u, best.at, half)});
+    best =
+        better(best, {__shfl_xor_sync(~0u, best.key, half), __shfl_xor_sync(~0u, best.at, half)});
   return best;
 }
 __device__ void take_best(const float* x, std::uint8_t* taken, std::uint32_t n, std::uint32_t k) {
@@ -54,11 +54,8 @@ __device__ void find_scores(const RouteParams& p, float* scores, std::uint32_t n
 }
 
 // Choices outside the best groups become minus infinity. A group is worth the sum of its two best.
-__device__ void keep_best_groups(const RouteParams& p,
-                                 float* choice,
-                                 float* worth,
-                                 std::uint8_t* taken,
-                                 std::uint32_t n) {
+__device__ void keep_best_groups(
+    const RouteParams& p, float* choice, float* worth, std::uint8_t* taken, std::uint32_t n) {
   const std::uint32_t size = n / p.n_groups;
   for (std::uint32_t g = threadIdx.x; g < p.n_groups; g += 32) {
     float first = minus_infinity(), second = minus_infinity();
@@ -127,8 +124,8 @@ __global__ void route_kernel(RouteParams p) {
 
 void launch_route(Queue& queue, const RouteParams& p) {
   if (p.logits.n_rows == 0) return;
-  queue.launch(route_kernel, dim3(p.logits.n_rows), 32,
-               p.logits.n_cols * (3 * sizeof(float) + 1), p);
+  queue.launch(route_kernel, dim3(p.logits.n_rows), 32, p.logits.n_cols * (3 * sizeof(float) + 1),
+               p);
 }
 
 }  // namespace kvasir::backend::cuda

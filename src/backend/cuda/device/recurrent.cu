@@ -124,9 +124,8 @@ void launch_causal_conv(Queue& queue,
   if (n_rows == 0) return;
   const std::uint32_t across = (p.n_channels + kThreads - 1) / kThreads;
   if (p.out.data && most_new > 0) {
-    queue.launch(conv_kernel,
-                 dim3(across, (most_new + kTokensABlock - 1) / kTokensABlock, n_rows), kThreads, 0,
-                 p);
+    queue.launch(conv_kernel, dim3(across, (most_new + kTokensABlock - 1) / kTokensABlock, n_rows),
+                 kThreads, 0, p);
   }
   queue.launch(tail_kernel, dim3(across, n_rows), kThreads, 0, p);
 }
@@ -143,8 +142,7 @@ void launch_gated_delta(Queue& queue, const GatedDeltaParams& p, std::uint32_t n
   const auto kernel = p.key_dim <= 128   ? gated_delta_kernel<16>
                       : p.key_dim <= 256 ? gated_delta_kernel<32>
                                          : gated_delta_kernel<64>;
-  queue.launch(kernel,
-               dim3((p.value_dim + kRowsABlock - 1) / kRowsABlock, p.n_value_heads, n_rows),
+  queue.launch(kernel, dim3((p.value_dim + kRowsABlock - 1) / kRowsABlock, p.n_value_heads, n_rows),
                kThreads, 0, p);
 }
 
