@@ -27,7 +27,7 @@ function(kvasir_room name)
     target_compile_definitions(${id}_test PRIVATE
       KVASIR_SHARED="${KVASIR_SHARED}" KVASIR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
       KVASIR_GOLDEN_MODELS="${KVASIR_GOLDEN_MODELS}")
-    gtest_discover_tests(${id}_test TEST_PREFIX "${id}: " DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${id}_test TEST_PREFIX "${id}: " DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES)
   endif()
   if(KVASIR_FUZZ)
     foreach(f IN LISTS R_FUZZ)

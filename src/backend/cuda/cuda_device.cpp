@@ -157,63 +157,6 @@ Staging::Place CudaDevice::reserve(std::size_t size_bytes,
   return staging_.reserve(size_bytes, key, key_size);
 }
 
-const std::byte* CudaDevice::stage_bytes(std::span<const std::byte> bytes) noexcept {
-  const Staging::Place place = reserve(bytes.size(), bytes.data(), bytes.size());
-  if (place.is_new) {
-    std::memcpy(place.host, bytes.data(), bytes.size());
-    if (is_eager()) staging_.upload(stream_);
-  }
-  return place.device;
-}
-
-CudaDevice::StagedRows CudaDevice::rows_of(std::span<const KvRowView> rows,
-                                           std::uint32_t block_tokens,
-                                           std::size_t n_tokens) noexcept {
-  StagedRows out{.view = {},
-                 .n_rows = static_cast<std::uint32_t>(rows.size()),
-                 .longest = 0,
-                 .most_new = 0,
-                 .any_encoded = false,
-                 .all_encoded = true};
-  const auto n_blocks = [&](const KvRowView& row) {
-    return (row.length + row.n_new + block_tokens - 1) / block_tokens;
-  };
-  std::size_t table = 0;  // ids of all block tables, each with room for the next power of two
-  for (const KvRowView& row : rows) {
-    table += std::bit_ceil(std::max(n_blocks(row), 16u));
-    out.longest = std::max(out.longest, row.length + row.n_new);
-    out.most_new = std::max(out.most_new, row.n_new);
-    out.any_encoded |= row.is_encoded;
-    out.all_encoded &= row.is_encoded;
-  }
-  const std::size_t tokens_at = rows.size() * sizeof(KvRow);
-  const std::size_t table_at = tokens_at + (n_tokens + 1) / 2 * 2 * sizeof(std::uint32_t);
-  const Staging::Place place =
-      reserve(table_at + table * sizeof(std::uint32_t), rows.data(), rows.size_bytes());
-  auto* const staged = reinterpret_cast<KvRow*>(place.host);
-  auto* const row_of_token = reinterpret_cast<std::uint32_t*>(place.host + tokens_at);
-  out.view = {reinterpret_cast<const KvRow*>(place.device),
-              reinterpret_cast<const std::uint32_t*>(place.device + tokens_at)};
-  if (!place.is_new) return out;
-  std::size_t at = table_at;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const KvRowView& row = rows[i];
-    staged[i] = {reinterpret_cast<const std::uint32_t*>(place.device + at),
-                 row.first_position,
-                 row.length,
-                 row.n_new,
-                 row.first_token,
-                 row.is_encoded ? 1u : 0u,
-                 0u};
-    std::memcpy(place.host + at, row.blocks, n_blocks(row) * sizeof(std::uint32_t));
-    at += std::bit_ceil(std::max(n_blocks(row), 16u)) * sizeof(std::uint32_t);
-    for (std::uint32_t t = 0; t < row.n_new; ++t)
-      row_of_token[row.first_token + t] = static_cast<std::uint32_t>(i);
-  }
-  if (is_eager()) staging_.upload(stream_);
-  return out;
-}
-
 std::byte* CudaDevice::workspace_bytes(int slot, std::size_t size_bytes) noexcept {
   Buffer& buffer = workspaces_[slot];
   if (buffer.size_bytes() < size_bytes) {

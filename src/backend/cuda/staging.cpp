@@ -59,6 +59,10 @@ Staging::Place Staging::reserve(std::size_t size_bytes,
   return {pinned_.data() + at, device_.data() + at, true};
 }
 
+void Staging::forget(const void* key, std::size_t key_size) noexcept {
+  std::erase_if(known_, [&](const Known& k) { return k.key == key && k.size == key_size; });
+}
+
 void Staging::upload(cudaStream_t stream) noexcept {
   if (uploaded_ == used_) return;
   note(cudaMemcpyAsync(device_.data() + uploaded_, pinned_.data() + uploaded_, used_ - uploaded_,

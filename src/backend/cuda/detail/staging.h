@@ -33,6 +33,8 @@ class Staging {
     bool is_new;
   };
   Place reserve(std::size_t size_bytes, const void* key, std::size_t key_size) noexcept;
+  // What was there under a key is another span now: the next reserve() finds a new place.
+  void forget(const void* key, std::size_t key_size) noexcept;
   // Copies what was staged since the last call.
   void upload(cudaStream_t stream) noexcept;
   cudaError_t take_error() noexcept;
