@@ -25,40 +25,39 @@ void prepare_row(
 }
 
 bool takes_tiles(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
-  return device.kernels().pack_tiles && m.round_x && m.layout.code != CodeKind::f32 &&
-         n_rows >= device.kernels().fewest_tile_rows;
+  const KernelTable& kernels = device.kernels();
+  const bool is_dense = m.layout.scale == ScaleKind::none;
+  return kernels.pack_tiles && m.round_x && m.layout.code != CodeKind::f32 &&
+         n_rows >= (is_dense ? kernels.fewest_tile_rows : kernels.fewest_quantized_tile_rows);
 }
 
 LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& a) {
-  const std::size_t n = a.x.n_rows, k = m.padded_in();
-  float* const x = device.inputs().floats(n * k);
-  float* const sums = m.layout.has_bias ? device.sums().floats(n * m.layout.n_groups) : nullptr;
-  LinearJob job{.weight = bytes_of(m),
-                .layout = m.layout,
-                .x = x,
-                .x_stride = k,
-                .group_sums = sums,
-                .n_rows = a.x.n_rows,
-                .bias = a.bias,
-                .out = a.out.data,
-                .out_stride = a.out.stride,
-                .n_out = m.n_out()};
-  std::uint16_t* tiles = nullptr;
-  if (takes_tiles(device, m, a.x.n_rows)) {
-    const std::size_t padded = (n + kRowAlign - 1) / kRowAlign * kRowAlign;
-    tiles = reinterpret_cast<std::uint16_t*>(device.tiles().floats(padded * k / 2));
-  }
-  device.split(n, n * k, [&](std::size_t begin, std::size_t end, int) {
+  const std::size_t n = a.x.n_rows, k = m.padded_in(), n_groups = m.layout.n_groups,
+                    padded = (n + kRowAlign - 1) / kRowAlign * kRowAlign;
+  const bool is_tiled = takes_tiles(device, m, a.x.n_rows);
+  float* const x = is_tiled ? nullptr : device.inputs().floats(n * k);
+  float* const sums = m.layout.has_bias ? device.sums().floats(padded * n_groups) : nullptr;
+  std::uint16_t* const tiles =
+      is_tiled ? reinterpret_cast<std::uint16_t*>(device.tiles().floats(padded * k / 2)) : nullptr;
+  device.split(n, n * k, [&](std::size_t begin, std::size_t end, int part) {
+    float* const own = is_tiled ? device.thread_scratch(part, k) : nullptr;
     for (std::size_t row = begin; row < end; ++row) {
-      prepare_row(device, m, a.x.row(row), x + row * k,
-                  sums ? sums + row * m.layout.n_groups : nullptr);
+      float* const to = is_tiled ? own : x + row * k;
+      prepare_row(device, m, a.x.row(row), to, sums ? sums + row * n_groups : nullptr);
+      if (is_tiled) device.kernels().pack_tiles(m.layout, to, row, tiles);
     }
-    if (tiles)
-      device.kernels().pack_tiles(job, static_cast<std::uint32_t>(begin),
-                                  static_cast<std::uint32_t>(end), tiles);
   });
-  job.x_tiles = tiles;
-  return job;
+  return {.weight = bytes_of(m),
+          .layout = m.layout,
+          .x = x,
+          .x_stride = k,
+          .group_sums = sums,
+          .n_rows = a.x.n_rows,
+          .bias = a.bias,
+          .out = a.out.data,
+          .out_stride = a.out.stride,
+          .n_out = m.n_out(),
+          .x_tiles = tiles};
 }
 
 }  // namespace
@@ -82,10 +81,12 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   const LinearJob job = prepare(cpu, m, a);
   const std::size_t work = std::size_t{a.x.n_rows} * m.n_in() * m.n_out();
   // Items are (panel, chunk of rows), panels outermost, so that a thread reads few weights twice.
-  const std::size_t n_runs = (job.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
+  // Tiles divide rows by themselves.
+  const std::size_t chunk = job.x_tiles ? job.n_rows : kRowChunk,
+                    n_runs = (job.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
       least = m.n_panels() < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
   const std::size_t n_chunks =
-      std::min(std::max<std::size_t>(least, (job.n_rows + kRowChunk - 1) / kRowChunk), n_runs);
+      std::min(std::max<std::size_t>(least, (job.n_rows + chunk - 1) / chunk), n_runs);
   const auto chunk_begin = [&](std::size_t c) {
     return static_cast<std::uint32_t>(
         std::min<std::size_t>(n_runs * c / n_chunks * kRowAlign, job.n_rows));

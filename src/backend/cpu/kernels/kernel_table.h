@@ -13,6 +13,7 @@ constexpr std::uint32_t kStep = 32;   // elements of K in one pair of chains
 constexpr std::uint32_t kBlockK =
     128;  // elements of K decoded at once for many rows; a multiple of every group
 constexpr std::uint32_t kRowChunk = 256;      // rows that share one decoding of a panel
+constexpr std::uint32_t kTileRowChunk = 512;  // at most, of tiles
 constexpr std::uint32_t kRowAlign = 16;       // where runs of rows begin
 constexpr std::size_t kPrefetchBytes = 2048;  // ahead in a stream of weights
 constexpr std::uint32_t kTileKeys = 64;       // keys of an attention tile
@@ -48,7 +49,8 @@ struct LinearJob {
   float* out;
   std::size_t out_stride;
   std::uint32_t n_out;
-  // x as bf16 tiles where the kernels ask for them and x is rounded to bf16 (pack_tiles), or null.
+  // x as bf16 tiles where the kernels ask for them and x is rounded to bf16 (pack_tiles), instead of
+  // x; group_sums are then readable to a whole tile of rows. Or null.
   const std::uint16_t* x_tiles = nullptr;
 };
 
@@ -202,12 +204,10 @@ struct KernelTable {
                  std::uint32_t row_end,
                  float* scratch);
   // Null where `linear` takes x as it is; else LinearJob::x_tiles are wanted from fewest_tile_rows
-  // on, with room for rows rounded up to kRowAlign.
-  void (*pack_tiles)(const LinearJob&,
-                     std::uint32_t row_begin,
-                     std::uint32_t row_end,
-                     std::uint16_t* out);
-  std::uint32_t fewest_tile_rows;
+  // (dense weights) or fewest_quantized_tile_rows on, with room for rows rounded up to kRowAlign.
+  // Puts one row of x, rounded and padded, into its place.
+  void (*pack_tiles)(const PackedLayout&, const float* x, std::size_t row, std::uint16_t* out);
+  std::uint32_t fewest_tile_rows, fewest_quantized_tile_rows;
   void (*group_sums)(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out);
   void (*embed)(const std::uint8_t* weight,
                 const PackedLayout&,
@@ -238,9 +238,8 @@ struct KernelTable {
 };
 
 constexpr double kFmaLoopFlop = 12 * 16 * 2 * 100;
-// The larger of what lanes and tiles need (DecodedBlock, AmxScratch).
-constexpr std::size_t kLinearScratchFloats =
-    std::size_t{kBlockK} * kPanel + 4 * 8 * kPanel + 8 * 1024 + std::size_t{kRowChunk} * kPanel;
+// The larger of what lanes and tiles need (DecodedBlock and kRowChunk sums, AmxScratch).
+constexpr std::size_t kLinearScratchFloats = 40 * 1024 + std::size_t{kTileRowChunk} * kPanel;
 
 extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)

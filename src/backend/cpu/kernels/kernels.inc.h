@@ -53,6 +53,7 @@ constexpr KernelTable kTable{
     .linear = &linear,
     .pack_tiles = nullptr,
     .fewest_tile_rows = 0,
+    .fewest_quantized_tile_rows = 0,
     .group_sums = &group_sums,
     .embed = &embed,
     .round_to_bf16 = &round_to_bf16,

@@ -6,6 +6,8 @@
 #include "backend/cpu/kernels/vec_avx512.h"
 #include "backend/cpu/kernels/amx_tiles.h"
 #include "backend/cpu/kernels/linear_outputs.inc.h"
+#include "backend/cpu/kernels/linear_amx_shared.inc.h"
+#include "backend/cpu/kernels/linear_amx_quantized.inc.h"
 #include "backend/cpu/kernels/linear_amx.inc.h"
 // clang-format on
 
@@ -23,39 +25,38 @@ void linear(const LinearJob& job,
               : kAvx512Kernels.linear(job, panel_begin, panel_end, row_begin, row_end, scratch);
 }
 
-// Rows [begin, end) of x, values of bf16, as tiles: [row / 16][step][row % 16][step's elements].
-void pack_tiles(const LinearJob& job, std::uint32_t begin, std::uint32_t end, std::uint16_t* out) {
-  const std::size_t step = job.layout.group < kStep ? job.layout.group : kStep,
-                    n_steps = std::size_t{job.layout.group} * job.layout.n_groups / step;
-  for (std::size_t row = begin; row < end; ++row) {
-    const float* x = job.x + row * job.x_stride;
-    std::uint16_t* to = out + (row / 16 * n_steps * 16 + row % 16) * step;
-    for (std::size_t s = 0; s < n_steps; ++s, x += step, to += 16 * step) {
-      for (std::size_t i = 0; i < step; i += 16)
-        store_u16_n(to + i, shift_right<16>(bits(load(x + i))), 16);
-    }
+// A row of x, values of bf16, into tiles: [row / 16][step][row % 16][step's elements].
+void pack_tiles(const PackedLayout& w, const float* x, std::size_t row, std::uint16_t* out) {
+  const std::size_t step = w.group < kStep ? w.group : kStep,
+                    n_steps = std::size_t{w.group} * w.n_groups / step;
+  std::uint16_t* to = out + (row / 16 * n_steps * 16 + row % 16) * step;
+  for (std::size_t s = 0; s < n_steps; ++s, x += step, to += 16 * step) {
+    for (std::size_t i = 0; i < step; i += 16)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                          _mm512_cvtepi32_epi16(shift_right<16>(bits(load(x + i)))));
   }
 }
 
 template <class Tiles>
-KernelTable with_tiles(const char* name, std::uint32_t fewest_rows) {
+KernelTable with_tiles(const char* name, std::uint32_t fewest, std::uint32_t fewest_quantized) {
   KernelTable table = kAvx512Kernels;
   table.name = name;
   table.linear = &linear<Tiles>;
   table.pack_tiles = &pack_tiles;
-  table.fewest_tile_rows = fewest_rows;
+  table.fewest_tile_rows = fewest;
+  table.fewest_quantized_tile_rows = fewest_quantized;
   return table;
 }
 
 }  // namespace
 
-// A lone row waits for memory either way, and lanes have less to set up.
+// Few rows wait for memory either way, and lanes have less to set up.
 const KernelTable& amx_kernels() noexcept {
-  static const KernelTable table = with_tiles<HardwareTiles>("amx", 2);
+  static const KernelTable table = with_tiles<HardwareTiles>("amx", 2, 4);
   return table;
 }
 const KernelTable& emulated_amx_kernels() noexcept {
-  static const KernelTable table = with_tiles<EmulatedTiles>("amx-emulated", 1);
+  static const KernelTable table = with_tiles<EmulatedTiles>("amx-emulated", 1, 1);
   return table;
 }
 
