@@ -1,5 +1,5 @@
-// Tiles where they pay: matrix products of two rows and more. All else, and what tiles cannot hold,
-// is the AVX-512 unit's.
+// Tiles where they pay: products of dense weights, and of quantized ones from some rows on. All
+// else, and what tiles cannot hold, is the AVX-512 unit's.
 #include "backend/cpu/kernels/kernel_table.h"
 // In this order: each builds on the ones before.
 // clang-format off
@@ -50,9 +50,9 @@ KernelTable with_tiles(const char* name, std::uint32_t fewest, std::uint32_t few
 
 }  // namespace
 
-// Few rows wait for memory either way, and lanes have less to set up.
+// Few rows of codes wait for memory either way, and lanes have less to set up.
 const KernelTable& amx_kernels() noexcept {
-  static const KernelTable table = with_tiles<HardwareTiles>("amx", 2, 4);
+  static const KernelTable table = with_tiles<HardwareTiles>("amx", 1, 6);
   return table;
 }
 const KernelTable& emulated_amx_kernels() noexcept {

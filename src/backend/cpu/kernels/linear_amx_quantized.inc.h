@@ -268,8 +268,8 @@ class QuantizedPanels {
   // Stretches [begin, begin + n) of a panel for all rows.
   void multiply_span(std::uint32_t panel, std::uint32_t begin, std::uint32_t n) {
     const LinearJob& job = t_.job;
-    const std::uint32_t first = (panel - t_.panel_begin) * codes_.a_panel() + begin,
-                        ahead_end = first + n + ahead_;
+    const std::uint32_t first = (panel - t_.panel_begin) * codes_.a_panel() + begin;
+    ahead_end_ = first + n + ahead_;
     const std::size_t x_stride = codes_.steps_a_panel() * kTile;
     for (std::uint32_t block = 0; block < n_blocks_; block += kRunBlocks) {
       const std::size_t row = t_.row_begin + std::size_t{block} * kTileRows;
@@ -291,9 +291,6 @@ class QuantizedPanels {
                            in_panel * static_cast<std::uint32_t>(kGroups);
         const bool is_full = run.n_steps == kStretchSteps && waiting_.n_groups == kGroups;
         is_full ? multiply_run<true>(run) : multiply_run<false>(run);
-        // After the scales of the stretch before are used: their place may be taken.
-        for (std::uint32_t k = 0; k < 2; ++k)
-          if ((n_halves_++ % n_runs_) == 0) codes_.unpack_until(ahead_end);
       }
     }
   }
@@ -329,6 +326,8 @@ class QuantizedPanels {
         own += 2 * kTileFloats;
         if (group_sums) group_sums += std::size_t{kTileRows} * t_.job.layout.n_groups;
       }
+      // By now the scales of the stretch before are used: their place may be taken.
+      if (n_halves_++ % n_runs_ == 0) codes_.unpack_until(ahead_end_);
     }
     waiting_ = waiting;
     products_ = products;
@@ -413,13 +412,12 @@ class QuantizedPanels {
   Waiting waiting_;
   float* products_ = t_.scratch.products[0];
   float* products_before_ = t_.scratch.products[1];
-  std::uint32_t n_halves_ = 0;
+  std::uint32_t n_halves_ = 0, ahead_end_ = 0;
 };
 
 template <int kStepsAGroup, int kStepK, class Tiles>
 inline void quantized_rows(Tiles& tiles, const TileJob& t) {
   const std::uint32_t n_rows = t.row_end - t.row_begin;
-  if (n_rows <= 4) return QuantizedPanels<kStepsAGroup, kStepK, 4, Tiles>(tiles, t).multiply();
   if (n_rows <= 8) return QuantizedPanels<kStepsAGroup, kStepK, 8, Tiles>(tiles, t).multiply();
   QuantizedPanels<kStepsAGroup, kStepK, 16, Tiles>(tiles, t).multiply();
 }
