@@ -2,7 +2,9 @@
 // weights, beside the plain read rate of the same minute, and operations a second, beside that of
 // plain multiply-adds. Instruction sets are interleaved. With one thread, times are the thread's
 // own, which other work on the machine disturbs less.
-//   linear_bench [K] [N] [THREADS] [ROUNDS] [ISA,ISA…] [FORMAT,FORMAT…]
+//   linear_bench [K] [N] [THREADS] [ROUNDS] [ISA,ISA…] [FORMAT,FORMAT…] [MB]
+// MB of weights are walked in turn: more than the caches hold, so that they come from memory, as in
+// a model. Threads of the set that waits turn for a moment: with as many as CPUs, run one set.
 #include <time.h>
 
 #include <algorithm>
@@ -25,9 +27,6 @@ namespace kvasir {
 namespace {
 
 using backend::cpu::Isa;
-
-// More than the caches hold: a product's weights come from memory, as in a model.
-constexpr std::size_t kWorkingSet = std::size_t{160} << 20;
 
 double now_s(int n_threads) {
   timespec t{};
@@ -76,12 +75,15 @@ struct Candidate {
 
 void multiply(Candidate& c, const std::vector<float>& x, std::uint32_t n_rows, int n_threads) {
   const ops::PackedMatrix& w = *c.weights[c.next++ % c.weights.size()];
-  static std::vector<float> out;
-  out.resize(std::size_t{n_rows} * w.n_out());
+  const std::size_t n_floats = std::size_t{n_rows} * w.n_out();
+  static Buffer memory;  // as a model's: aligned, whole pages
+  if (memory.size_bytes() < n_floats * sizeof(float))
+    memory = *c.device->allocate(n_floats * sizeof(float));
+  float* const out = memory.f32();
   const double begin = now_s(n_threads);
   c.device->ops().linear(*c.device, {.x = {x.data(), n_rows, w.n_in(), w.n_in()},
                                      .weight = &w,
-                                     .out = mat_view(out.data(), n_rows, w.n_out())});
+                                     .out = mat_view(out, n_rows, w.n_out())});
   c.seconds.push_back(now_s(n_threads) - begin);
 }
 
@@ -95,6 +97,7 @@ std::vector<std::string> split(const std::string& text) {
 struct Options {
   std::uint32_t n_in, n_out;
   int n_threads, n_rounds;
+  std::size_t working_set;  // bytes
   std::vector<std::string> isas, formats;
 };
 
@@ -108,7 +111,7 @@ void measure(const Options& o, const std::string& format, const backend::cpu::Li
     c.device = *backend::cpu::make_cpu_device({.n_threads = o.n_threads, .isa = *chosen});
     do {
       c.weights.push_back(*c.device->pack(stored.m, {}));
-    } while (c.weights.size() * c.weights[0]->size_bytes() < kWorkingSet / o.isas.size());
+    } while (c.weights.size() * c.weights[0]->size_bytes() < o.working_set / o.isas.size());
     candidates.push_back(std::move(c));
   }
   for (const std::uint32_t n_rows : {1u, 2u, 4u, 8u, 16u, 64u, 512u}) {
@@ -149,11 +152,13 @@ int main(int argc, char** argv) {
                     static_cast<std::uint32_t>(number(2, 3072)),
                     number(3, 1),
                     number(4, 60),
+                    static_cast<std::size_t>(number(7, 160)) << 20,
                     kvasir::split(text(5, "avx512,amx")),
                     kvasir::split(text(6, "bf16,q8_0,q4_0,affine8g64,affine4g64"))};
-  if (o.n_in == 0 || o.n_in % 256 || o.n_out == 0 || o.n_threads < 1 || o.n_rounds < 1)
+  if (o.n_in == 0 || o.n_in % 256 || o.n_out == 0 || o.n_threads < 1 || o.n_rounds < 1 ||
+      number(7, 1) < 1)
     return std::fprintf(stderr,
-                        "usage: linear_bench [K] [N] [THREADS] [ROUNDS] [ISAS] [FORMATS]\n"),
+                        "usage: linear_bench [K] [N] [THREADS] [ROUNDS] [ISAS] [FORMATS] [MB]\n"),
            1;
   const auto limits = kvasir::backend::cpu::measure_limits(o.n_threads);
   std::printf("K %u, N %u, %d threads; read %.1f GB/s, f32 FMA %.0f GFLOP/s\n", o.n_in, o.n_out,

@@ -25,56 +25,74 @@ void prepare_row(
 }
 
 bool takes_tiles(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
-  return device.kernels().pack_tiles && m.round_x && m.layout.code != CodeKind::f32 &&
-         n_rows >= device.kernels().fewest_tile_rows;
+  const KernelTable& kernels = device.kernels();
+  const bool is_dense = m.layout.scale == ScaleKind::none;
+  return kernels.pack_tiles && m.round_x && m.layout.code != CodeKind::f32 &&
+         n_rows >= (is_dense ? kernels.fewest_tile_rows : kernels.fewest_quantized_tile_rows);
 }
 
-struct Input {
-  float* x = nullptr;              // or
-  std::uint16_t* tiles = nullptr;  // as LinearJob's
+struct LinearInput {   // as LinearJob's
+  float* x = nullptr;  // or
+  std::uint16_t* tiles = nullptr;
   float* group_sums = nullptr;
+
+  float* sums_of(const CpuMatrix& m, std::size_t row) const noexcept {
+    return group_sums ? group_sums + row * m.layout.n_groups : nullptr;
+  }
 };
 
-// Rows [first, first + n) of x, first a multiple of kRowAlign and n at most that.
+// Rows [begin, end) of x into tiles.
+void prepare_tiles(CpuDevice& device,
+                   const CpuMatrix& m,
+                   const ops::LinearArgs& a,
+                   const LinearInput& to,
+                   std::size_t begin,
+                   std::size_t end,
+                   float* scratch) {
+  for (std::size_t row = begin; row < end; ++row) {
+    prepare_row(device, m, a.x.row(row), scratch, to.sums_of(m, row));
+    device.kernels().pack_tiles(m.layout, scratch, row, to.tiles);
+  }
+}
+
+// Rows [first, first + n) of x side by side, first a multiple of kRowAlign and n at most that.
 void prepare_rows(CpuDevice& device,
                   const CpuMatrix& m,
                   const ops::LinearArgs& a,
-                  Input to,
+                  const LinearInput& to,
                   std::uint32_t first,
                   std::uint32_t n,
                   float* rows) {
   const std::size_t k = m.padded_in();
-  const bool is_lone = a.x.n_rows == 1 && to.x;  // already in the order wanted
-  for (std::uint32_t row = 0; row < n; ++row) {
-    prepare_row(
-        device, m, a.x.row(first + row), is_lone ? to.x : rows + row * k,
-        to.group_sums ? to.group_sums + std::size_t{first + row} * m.layout.n_groups : nullptr);
-  }
+  const bool is_lone = a.x.n_rows == 1;  // already in the order wanted
+  for (std::uint32_t row = 0; row < n; ++row)
+    prepare_row(device, m, a.x.row(first + row), is_lone ? to.x : rows + row * k,
+                to.sums_of(m, first + row));
   if (is_lone) return;
-  if (to.tiles)
-    return device.kernels().pack_tiles(rows, n, m.padded_in(), std::min(m.layout.group, kStep),
-                                       to.tiles + first * k);
   const std::uint32_t width = a.x.n_rows <= device.kernels().direct_rows ? a.x.n_rows : kRowAlign;
   device.kernels().pack_rows(rows, n, m.padded_in(), width, to.x + first * k);
 }
 
 LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& a) {
   const std::uint32_t n = a.x.n_rows, k = m.padded_in();
-  const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign, room = n_blocks * kRowAlign * k;
-  Input to;
-  if (m.layout.has_bias) to.group_sums = device.sums().floats(std::size_t{n} * m.layout.n_groups);
+  const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign, padded = n_blocks * kRowAlign;
+  LinearInput to;
+  if (m.layout.has_bias) to.group_sums = device.sums().floats(padded * m.layout.n_groups);
   if (takes_tiles(device, m, n)) {
-    to.tiles = reinterpret_cast<std::uint16_t*>(device.inputs().floats(room / 2));
+    to.tiles = reinterpret_cast<std::uint16_t*>(device.inputs().floats(padded * k / 2));
+    device.split(n, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
+      prepare_tiles(device, m, a, to, begin, end, device.thread_scratch(part, k));
+    });
   } else {
-    to.x = device.inputs().floats(room);
+    to.x = device.inputs().floats(padded * k);
+    device.split(n_blocks, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
+      float* const rows = device.thread_scratch(part, std::size_t{kRowAlign} * k);
+      for (std::size_t block = begin; block < end; ++block) {
+        const auto first = static_cast<std::uint32_t>(block * kRowAlign);
+        prepare_rows(device, m, a, to, first, std::min(n - first, kRowAlign), rows);
+      }
+    });
   }
-  device.split(n_blocks, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
-    float* const rows = device.thread_scratch(part, std::size_t{kRowAlign} * k);
-    for (std::size_t block = begin; block < end; ++block) {
-      const auto first = static_cast<std::uint32_t>(block * kRowAlign);
-      prepare_rows(device, m, a, to, first, std::min(n - first, kRowAlign), rows);
-    }
-  });
   return {.weight = bytes_of(m),
           .layout = m.layout,
           .x = to.x,
@@ -108,10 +126,12 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   const LinearJob job = prepare(cpu, m, a);
   const std::size_t work = std::size_t{a.x.n_rows} * m.n_in() * m.n_out();
   // Items are (panel, chunk of rows), panels outermost, so that a thread reads few weights twice.
-  const std::size_t n_runs = (job.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
+  // Tiles divide rows by themselves.
+  const std::size_t chunk = job.x_tiles ? job.n_rows : kRowChunk,
+                    n_runs = (job.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
       least = m.n_panels() < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
   const std::size_t n_chunks =
-      std::min(std::max<std::size_t>(least, (job.n_rows + kRowChunk - 1) / kRowChunk), n_runs);
+      std::min(std::max<std::size_t>(least, (job.n_rows + chunk - 1) / chunk), n_runs);
   const auto chunk_begin = [&](std::size_t c) {
     return static_cast<std::uint32_t>(
         std::min<std::size_t>(n_runs * c / n_chunks * kRowAlign, job.n_rows));

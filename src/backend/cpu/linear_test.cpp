@@ -77,6 +77,24 @@ TEST_P(Linear, IsTheSameOnEveryInstructionSet) {
   }
 }
 
+// More K than is unpacked at once, more rows than share it: by emulation too.
+TEST(LinearIsa, LongAndTallProductsAreTheSameOnEveryInstructionSet) {
+  std::mt19937 rng{37};
+  const auto plain = make(2, Isa::portable);
+  const auto devices = every_device(2);
+  for (const char* type : {"bf16", "q4_0", "q4_1", "q6_k", "affine8g64", "affine4g128"}) {
+    const StoredWeight stored(type, 70, 2816, rng);
+    const auto w = *plain->pack(stored.view(), {});
+    for (const std::size_t m : {6u, 8u, 70u, 520u}) {
+      const auto x = random_floats(m * 2816, rng);
+      const auto expected = product(*plain, *w, x);
+      for (const auto& [name, device] : devices)
+        EXPECT_TRUE(same_bits(product(*device, *w, x), expected))
+            << type << " " << name << " " << m;
+    }
+  }
+}
+
 TEST(LinearIsa, EveryInstructionSetKeepsTheSameNumericsId) {
   for (const auto& [name, device] : every_device(1))
     EXPECT_EQ(device->numerics_id(), make(1, Isa::portable)->numerics_id()) << name;

@@ -13,6 +13,7 @@ constexpr std::uint32_t kStep = 32;   // elements of K in one pair of chains
 constexpr std::uint32_t kBlockK =
     128;  // elements of K decoded at once for many rows; a multiple of every group
 constexpr std::uint32_t kRowChunk = 256;      // rows that share one decoding of a panel
+constexpr std::uint32_t kTileRowChunk = 512;  // at most, of tiles
 constexpr std::uint32_t kRowAlign = 16;       // where runs of rows begin
 constexpr std::size_t kPrefetchBytes = 2048;  // ahead in a stream of weights
 constexpr std::uint32_t kTileKeys = 64;       // keys of an attention tile
@@ -51,7 +52,8 @@ struct LinearJob {
   std::size_t out_stride;
   std::uint32_t n_out;
   // x as bf16 instead, where the kernels have tiles and x is rounded to it: [row / kRowAlign][step]
-  // [row % kRowAlign][the step's elements of K]. Or null.
+  // [row % kRowAlign][the step's elements of K]; group_sums are then readable to a whole kRowAlign
+  // of rows. Or null.
   const std::uint16_t* x_tiles = nullptr;
 };
 
@@ -218,14 +220,10 @@ struct KernelTable {
   // rows [n_rows, n] → [k][width], rows past the last as zeros; n a multiple of 16.
   void (*pack_rows)(
       const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out);
-  // Rows from which `linear` wants x_tiles, made by pack_tiles, kRowAlign rows at a time. Null:
-  // never.
-  std::uint32_t fewest_tile_rows;
-  void (*pack_tiles)(const float* rows,
-                     std::uint32_t n_rows,
-                     std::uint32_t n,
-                     std::uint32_t step,
-                     std::uint16_t* out);
+  // Rows from which `linear` wants x_tiles, of dense and of quantized weights. pack_tiles puts one
+  // row of x, rounded and padded, into its place in them. Null: never.
+  std::uint32_t fewest_tile_rows, fewest_quantized_tile_rows;
+  void (*pack_tiles)(const PackedLayout&, const float* x, std::size_t row, std::uint16_t* out);
   void (*group_sums)(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out);
   void (*embed)(const std::uint8_t* weight,
                 const PackedLayout&,
@@ -262,9 +260,8 @@ struct KernelTable {
 };
 
 constexpr double kFmaLoopFlop = 12 * 16 * 2 * 100;
-// The larger of what lanes and tiles need (DecodedBlock, AmxScratch).
-constexpr std::size_t kLinearScratchFloats =
-    std::size_t{kBlockK} * kPanel + 4 * 8 * kPanel + 8 * 1024 + std::size_t{kRowChunk} * kPanel;
+// The larger of what lanes and tiles need (DecodedBlock and kRowChunk sums, AmxScratch).
+constexpr std::size_t kLinearScratchFloats = 40 * 1024 + std::size_t{kTileRowChunk} * kPanel;
 
 extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)

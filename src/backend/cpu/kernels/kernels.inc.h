@@ -55,6 +55,7 @@ constexpr KernelTable kTable{
     .direct_rows = kDirectRows,
     .pack_rows = &pack_rows,
     .fewest_tile_rows = 0,
+    .fewest_quantized_tile_rows = 0,
     .pack_tiles = nullptr,
     .group_sums = &group_sums,
     .embed = &embed,

@@ -1,11 +1,13 @@
-// Tiles where they pay: matrix products of two rows and more, attention of many queries. All else,
-// and what tiles cannot hold, is the AVX-512 unit's.
+// Tiles where they pay: products of dense weights, of quantized ones from some rows on, attention
+// of many queries. All else, and what tiles cannot hold, is the AVX-512 unit's.
 #include "backend/cpu/kernels/kernel_table.h"
 // In this order: each builds on the ones before.
 // clang-format off
 #include "backend/cpu/kernels/vec_avx512.h"
 #include "backend/cpu/kernels/amx_tiles.h"
 #include "backend/cpu/kernels/linear_parts.inc.h"
+#include "backend/cpu/kernels/linear_amx_shared.inc.h"
+#include "backend/cpu/kernels/linear_amx_quantized.inc.h"
 #include "backend/cpu/kernels/linear_amx.inc.h"
 #include "backend/cpu/kernels/math.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
@@ -26,17 +28,15 @@ void linear(const LinearJob& job,
               : kAvx512Kernels.linear(job, panel_begin, panel_end, row_begin, row_end, scratch);
 }
 
-void pack_tiles(const float* rows,
-                std::uint32_t n_rows,
-                std::uint32_t n,
-                std::uint32_t step,
-                std::uint16_t* out) {
-  for (std::uint32_t row = 0; row < n_rows; ++row) {
-    for (std::uint32_t k = 0; k < n; k += 16) {
-      const F32x16 x = load(rows + std::size_t{row} * n + k);
-      store_u16_n(out + std::size_t{k / step} * step * kRowAlign + row * step + k % step,
-                  shift_right<16>(bits(x)), 16);
-    }
+// A row of x, values of bf16, into tiles: [row / 16][step][row % 16][step's elements].
+void pack_tiles(const PackedLayout& w, const float* x, std::size_t row, std::uint16_t* out) {
+  const std::size_t step = w.group < kStep ? w.group : kStep,
+                    n_steps = std::size_t{w.group} * w.n_groups / step;
+  std::uint16_t* to = out + (row / 16 * n_steps * 16 + row % 16) * step;
+  for (std::size_t s = 0; s < n_steps; ++s, x += step, to += 16 * step) {
+    for (std::size_t i = 0; i < step; i += 16)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                          _mm512_cvtepi32_epi16(shift_right<16>(bits(load(x + i)))));
   }
 }
 
@@ -48,25 +48,26 @@ void attention(const AttentionJob& job, const AttentionItem& item, float* scratc
 }
 
 template <class Tiles, std::uint32_t kFewestPairs>
-KernelTable with_tiles(const char* name, std::uint32_t fewest_rows) {
+KernelTable with_tiles(const char* name, std::uint32_t fewest, std::uint32_t fewest_quantized) {
   KernelTable table = kAvx512Kernels;
   table.name = name;
   table.linear = &linear<Tiles>;
   table.pack_tiles = &pack_tiles;
-  table.fewest_tile_rows = fewest_rows;
+  table.fewest_tile_rows = fewest;
+  table.fewest_quantized_tile_rows = fewest_quantized;
   table.attention = &attention<Tiles, kFewestPairs>;
   return table;
 }
 
 }  // namespace
 
-// A lone row waits for memory either way, and lanes have less to set up.
+// Few rows of codes wait for memory either way, and lanes have less to set up.
 const KernelTable& amx_kernels() noexcept {
-  static const KernelTable table = with_tiles<HardwareTiles, 8>("amx", 2);
+  static const KernelTable table = with_tiles<HardwareTiles, 8>("amx", 1, 6);
   return table;
 }
 const KernelTable& emulated_amx_kernels() noexcept {
-  static const KernelTable table = with_tiles<EmulatedTiles, 1>("amx-emulated", 1);
+  static const KernelTable table = with_tiles<EmulatedTiles, 1>("amx-emulated", 1, 1);
   return table;
 }
 

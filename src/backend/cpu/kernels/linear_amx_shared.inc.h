@@ -1,0 +1,67 @@
+// What products on tiles share: the scratch of a thread, its job, and finished sums → outputs.
+
+namespace kvasir::backend::cpu {
+namespace {
+
+constexpr std::uint32_t kTileRows = 16;
+constexpr std::size_t kTileFloats = kTileRows * 16;
+constexpr std::size_t kTileStride = 64;  // of tiles that lie in memory as they are
+constexpr std::uint32_t kStretchSteps = 4;
+constexpr std::uint32_t kStretchHalves = kStretchSteps * kStep * 16;  // bf16 codes of half a panel
+constexpr std::uint32_t kSpanStretches = 8;  // unpacked together for many rows
+constexpr std::uint32_t kRunBlocks = 4;  // row blocks whose sums and rows of a stretch stay in L1
+constexpr std::uint32_t kDenseBlockSteps = 8;
+constexpr std::size_t kRowsBytes = std::size_t{1} << 20;    // of x that share L2 with the rest
+constexpr std::size_t kStreamBytes = std::size_t{2} << 20;  // outputs that no cache should keep
+constexpr std::size_t kCodesAheadBytes = 4096;
+
+struct AmxStretch {                         // unpacked
+  std::uint16_t codes[2 * kStretchHalves];  // [half][step][pair][output][2]
+  float scales[kStretchSteps * kPanel];     // [group][output]
+  float biases[kStretchSteps * kPanel];
+};
+
+struct AmxScratch {
+  AmxStretch stretches[2 * kSpanStretches];
+  float products[2][kStretchSteps * kTileFloats];  // [slice % 2][group][row][output]
+  float sums[kTileRowChunk * kPanel];              // [row block][half][row][output]
+  float unused[kTileFloats];                       // sums of the slice before the first
+};
+static_assert(sizeof(AmxScratch) <= kLinearScratchFloats * sizeof(float));
+
+// ---- outputs ----
+
+// A row's finished sums for half a panel.
+inline void put_outputs(
+    const LinearJob& job, std::uint32_t output, std::uint32_t row, bool stream, F32x16 sums) {
+  if (output >= job.n_out) return;
+  const std::uint32_t left = job.n_out - output;
+  float* const to = job.out + row * job.out_stride + output;
+  if (left < 16) {
+    const F32x16 biased = job.bias ? add(sums, load_n(job.bias + output, left)) : sums;
+    return store_n(to, biased, left);
+  }
+  const F32x16 biased = job.bias ? add(sums, load(job.bias + output)) : sums;
+  stream ? _mm512_stream_ps(to, biased) : store(to, biased);
+}
+
+// Many rows at a stride of some KB fall into few sets of the caches: stores past them.
+inline bool streams_outputs(const LinearJob& job) {
+  const std::size_t misplaced = reinterpret_cast<std::size_t>(job.out) % 64 + job.out_stride % 16;
+  return misplaced == 0 && job.n_rows * std::size_t{job.n_out} * sizeof(float) >= kStreamBytes;
+}
+
+struct TileJob {  // what a thread multiplies: some panels, at most kTileRowChunk rows
+  const LinearJob& job;
+  std::uint32_t panel_begin, panel_end, row_begin, row_end;  // row_begin: a multiple of kTileRows
+  bool stream;
+  AmxScratch& scratch;
+
+  std::uint32_t n_row_blocks() const { return (row_end - row_begin + kTileRows - 1) / kTileRows; }
+  float* sums(std::uint32_t row_block) const {
+    return scratch.sums + std::size_t{row_block} * 2 * kTileFloats;
+  }
+};
+
+}  // namespace
+}  // namespace kvasir::backend::cpu
