@@ -129,11 +129,12 @@ Products::Table Products::make_table(
   KVASIR_CHECK(buffer.has_value()) << buffer.error().what;
   known.data = *std::move(buffer);
   std::byte* const at = known.data.data();
-  // From pageable memory: read when the calls return.
+  // The vectors may be gone before copies from pinned memory have run.
   device_.note(
       cudaMemcpyAsync(at, weights.data(), weights_bytes, cudaMemcpyHostToDevice, device_.stream()));
   device_.note(cudaMemcpyAsync(at + weights_bytes, biases.data(), known.n * sizeof(float*),
                                cudaMemcpyHostToDevice, device_.stream()));
+  device_.note(cudaStreamSynchronize(device_.stream()));
   known.table = {reinterpret_cast<const Weight*>(at),
                  has_bias ? reinterpret_cast<const float* const*>(at + weights_bytes) : nullptr,
                  weights[0], chunk_bytes, scale_kinds};
