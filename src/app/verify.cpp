@@ -35,7 +35,8 @@ void add_goldens(CLI::App& verify_verb, Action& action) {
   verb->add_option("dir", flags->options.folder, "Folder with one sub-folder a checkpoint")
       ->required();
   verb->add_option("--only", flags->options.only, "Names, comma separated")->delimiter(',');
-  verb->add_option("--backend", flags->backend, "ref, cpu or cuda (these two are compared with ref's mirrors)")
+  verb->add_option("--backend", flags->backend,
+                   "ref, cpu or cuda (these two are compared with ref's mirrors)")
       ->capture_default_str();
   verb->add_option("--isa", flags->options.isa,
                    "Kernels of the cpu backend: " + backend::cpu::isa_names())

@@ -50,8 +50,9 @@ Result<double> matmul_gflop_s(CudaDevice& device) {
   auto* const w = reinterpret_cast<std::uint16_t*>(operands.data());
   KVASIR_TRY(const Buffer numbers, device.allocate(8 * kElements, ops::MemoryKind::device));
   launch_noise(device.queue(), {numbers.f32(), 2 * kElements});
-  launch_convert_rows(device.queue(),
-                      {mat_of(ConstMatView(mat_view(numbers.f32(), 2 * kSide, kSide))), w, kSide, 0});
+  launch_convert_rows(
+      device.queue(),
+      {mat_of(ConstMatView(mat_view(numbers.f32(), 2 * kSide, kSide))), w, kSide, 0});
   const BlasProduct product{w, w + kElements, out.f32(), kSide, kSide, kSide, kSide};
   bool ran = true;
   const double ms = time_ms(device, [&] {

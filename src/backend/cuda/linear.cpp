@@ -63,11 +63,12 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
   if (!run(blas_product(w, x, out))) return false;
   for (const std::uint32_t first : {0u, out.n_rows - n}) {
     const MatView rows = mat_view(own, n, w.n_out);
-    launch_convert_tiles(device.queue(), {{all.data + std::size_t{first} * w.k, n, w.k, w.k}, tiles, w.k, 0},
+    launch_convert_tiles(device.queue(),
+                         {{all.data + std::size_t{first} * w.k, n, w.k, w.k}, tiles, w.k, 0},
                          rows_of_tile(n));
     launch_tiles(device, w, tiles, nullptr, rows);
-    launch_compare(device.queue(), {mat_of(ConstMatView(out.rows(first, n))),
-                                    mat_of(ConstMatView(rows)), counter});
+    launch_compare(device.queue(),
+                   {mat_of(ConstMatView(out.rows(first, n))), mat_of(ConstMatView(rows)), counter});
   }
   std::uint32_t n_different = 1;
   device.note(cudaMemcpyAsync(&n_different, counter, sizeof(n_different), cudaMemcpyDeviceToHost,
@@ -90,9 +91,8 @@ bool multiply_rows(
 // Many rows of a quantized weight: slabs of it are decoded, then multiplied.
 bool multiply_slabs(
     CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) {
-  const std::uint32_t most = static_cast<std::uint32_t>(
-      std::max<std::size_t>(kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows,
-                            kTileRows));
+  const std::uint32_t most = static_cast<std::uint32_t>(std::max<std::size_t>(
+      kDecodedBytes / (2 * std::size_t{w.k}) / kTileRows * kTileRows, kTileRows));
   const std::uint32_t n_slab = std::min(most, w.n_out);
   void* const decoded = device.workspace<std::uint16_t>(kDecoded, std::size_t{n_slab} * w.k);
   for (std::uint32_t first = 0; first < w.n_out; first += n_slab) {
@@ -221,8 +221,7 @@ void linear_group(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
     if (n > 1) {
       multiply_alike(cuda_of(device), a.x, a.parts.subspan(i, n), out);
     } else {
-      linear(device,
-             {.x = a.x, .weight = a.parts[i].weight, .bias = a.parts[i].bias, .out = out});
+      linear(device, {.x = a.x, .weight = a.parts[i].weight, .bias = a.parts[i].bias, .out = out});
     }
     column += out.n_cols;
     i += n;

@@ -15,9 +15,9 @@ Result<Vector> load_taps(WeightSource& source,
                          std::uint32_t n_channels,
                          std::uint32_t kernel) {
   KVASIR_TRY(const std::vector<float> stored,
-             source.files().vector(name + ".weight", {{n_channels, kernel, 1},
-                                                      {n_channels, 1, kernel},
-                                                      {n_channels, kernel}}));
+             source.files().vector(
+                 name + ".weight",
+                 {{n_channels, kernel, 1}, {n_channels, 1, kernel}, {n_channels, kernel}}));
   std::vector<float> out(stored.size());
   for (std::size_t c = 0; c < n_channels; ++c) {
     for (std::size_t tap = 0; tap < kernel; ++tap)

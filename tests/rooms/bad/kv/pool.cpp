@@ -1,3 +1,4 @@
-#include "base/detail/x.h"
-#include <immintrin.h>
 #include <cuda_runtime.h>
+#include <immintrin.h>
+
+#include "base/detail/x.h"

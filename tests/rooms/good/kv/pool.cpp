@@ -1,2 +1,3 @@
 #include "kv/pool.h"
+
 #include "base/ids.h"
