@@ -1,4 +1,3 @@
-#include <cuda_runtime.h>
-#include <immintrin.h>
-
 #include "base/detail/x.h"
+#include <immintrin.h>
+#include <cuda_runtime.h>

@@ -1,3 +1,2 @@
 #include "kv/pool.h"
-
 #include "base/ids.h"
