@@ -87,6 +87,37 @@ TEST(PrefixCache, AnEarlierPromptWithItsOwnOutputServesTheNextTurn_C18) {
   EXPECT_EQ(cache.stats().misses, 3u);
 }
 
+TEST(PrefixCache, AHitIsATrimmedClonePinnedByItsGuardAndTheDonorStays_CACHE3) {
+  TestRows rows(kPaged, 8, 1 << 18);
+  PrefixCache cache(rows.store(), {});
+  const Tokens prompt = counting(30), other = joined(first(prompt, 21), {900, 901});
+  ASSERT_TRUE(cache.put(prompt, rows.state_of(prompt), ""));
+  rows.copied_bytes() = 0;
+
+  auto hit = cache.take(other, "");
+  ASSERT_TRUE(hit);
+  EXPECT_EQ(hit->length, 21u);
+  EXPECT_EQ(hit->state.length(), 21u);
+  const KvRowId row = rows.store().create_row();
+  rows.store().adopt(row, std::move(hit->state));
+  EXPECT_EQ(rows.store().used_blocks(0), 4u) << "references only";
+  EXPECT_EQ(rows.copied_bytes(), 0u);
+  EXPECT_EQ(cache.reclaimable(0), 0u) << "pinned";
+
+  ASSERT_TRUE(rows.feed(row, other, 23));
+  EXPECT_EQ(rows.copied_bytes(), 5u * 2 * (2 * 2)) << "the 5 slots of its tail, K and V";
+  EXPECT_TRUE(rows.holds(row, other));
+  hit->retain.release();
+  EXPECT_EQ(cache.reclaimable(0), 2u) << "two blocks are the row's as well";
+
+  auto whole = cache.take(joined(prompt, {1}), "");
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->length, 30u);
+  const KvRowId again = rows.store().create_row();
+  rows.store().adopt(again, std::move(whole->state));
+  EXPECT_TRUE(rows.holds(again, prompt));
+}
+
 TEST(PrefixCache, WindowedTurnsReuseTheBoundarySnapshot_C19) {
   TestRows rows(kMixed, 8, 1 << 18);
   PrefixCache cache(rows.store(), {});
@@ -172,7 +203,7 @@ TEST(PrefixCache, AttachmentsServeTheirFullLengthOnly_CACHE2) {
   EXPECT_EQ(cache.stats().entries, 2u);  // the attachment would be lost with its entry
 }
 
-TEST(PrefixCache, SharedBlocksCountOnceAndTheCapEvictsTheLeastRecentlyUsed_CACHE21) {
+TEST(PrefixCache, SharedBlocksCountOnceAndTheCapEvictsTheLeastRecentlyUsed_CACHE1_CACHE21) {
   TestRows rows(kPaged, 8, 1 << 18);
   const std::size_t block = rows.store().block_bytes(0);
   PrefixCache cache(rows.store(), {.max_bytes = 6 * block});

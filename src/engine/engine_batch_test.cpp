@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "cache/cache_namespace.h"
 #include "engine/detail/scripted.h"
 #include "engine/engine.h"
 
@@ -111,7 +112,7 @@ TEST(EngineBatch, APausedSinkIsNotFedAndOthersGoOn_SCH_43) {
   EXPECT_EQ(slow.tokens.size(), 6u);
 }
 
-TEST(EngineBatch, ColdWarmAndUncachedRunsAreEqual_C18) {
+TEST(EngineBatch, ColdWarmAndUncachedRunsAreEqual_C18_CACHE14) {
   for (const std::size_t n : {1u, 5u, 8u, 16u, 24u, 40u}) {
     Rig rig;
     std::vector<Record> records(4);
@@ -126,6 +127,36 @@ TEST(EngineBatch, ColdWarmAndUncachedRunsAreEqual_C18) {
       EXPECT_EQ(records[i].outcome().stats.cached_tokens, i == 0 || i == 2 ? 0 : n - 1);
     }
   }
+}
+
+// Equal tokens of other media are never shared; where media have no hash, nothing is taken or left.
+TEST(EngineBatch, MediaAreANamespaceOfTheirOwnOrBypassTheCache_CACHE12) {
+  Rig rig;
+  const auto cached = [&](const char* media, bool uses_cache) {
+    GenerateOptions options = greedy(long_prompt(30, 3), 3);
+    options.cache_namespace = cache::cache_namespace({.model_fp = "m",
+                                                      .numerics_id = "fake",
+                                                      .cache_key = "f32",
+                                                      .layers = {},
+                                                      .adapter_ns = {},
+                                                      .media_ns = media,
+                                                      .method_ns = {}});
+    options.prompt_cache = uses_cache;
+    options.snapshot_at = {20};
+    Record record;
+    EXPECT_TRUE(rig.engine->submit(options, rig.sink(record)));
+    rig.run();
+    EXPECT_EQ(record.tokens, naive_run(options, 3, 0).tokens);
+    return record.outcome().stats.cached_tokens;
+  };
+  EXPECT_EQ(cached("", false), 0u);
+  EXPECT_EQ(rig.engine->cache()->stats().entries, 0u);
+  EXPECT_EQ(cached("h1", true), 0u);
+  EXPECT_EQ(cached("h1", false), 0u);
+  EXPECT_EQ(cached("h2", true), 0u);
+  EXPECT_EQ(cached("", true), 0u);
+  EXPECT_EQ(cached("h1", true), 29u);
+  EXPECT_EQ(rig.engine->cache()->stats().misses, 3u) << "a bypass does not even ask";
 }
 
 TEST(EngineBatch, KeepsASnapshotAtTheAskedPosition_CACHE_13) {
@@ -413,7 +444,7 @@ TEST(EngineBatch, AConstraintMasksAndEndsTheRow) {
   EXPECT_EQ(record.outcome().completed()->reason, FinishReason::stop);
 }
 
-TEST(EngineBatch, RowsThatTogetherExceedTheBudgetWait_SCH_20) {
+TEST(EngineBatch, RowsThatTogetherExceedTheBudgetWait_SCH_20_FIT13) {
   // 3 groups of layers, 8 tokens a block: a row of 80 tokens needs at most 30 blocks and 3 spare.
   EngineOptions options;
   options.max_step_tokens = 256;

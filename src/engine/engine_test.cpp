@@ -389,6 +389,46 @@ TEST(Engine, AForeignStateServesItsOwnerAndIsNeverPublished_KV19) {
   EXPECT_EQ(later.tokens, record.tokens);
 }
 
+// Convert, begin, run, deliver, resolve, release behind windows; and then the next boundary's
+// conversion.
+TEST(Engine, ABoundaryHasItsOrder_KV56) {
+  static std::vector<std::string> trace;  // the device's op is a plain function
+  trace.clear();
+  const kv::KvScheme scheme{.kind = kv::KvSchemeKind::affine_uniform,
+                            .bits = 8,
+                            .group = 32,
+                            .start = 0,
+                            .first_span = 24};
+  Rig rig({}, 4096, /*has_cache=*/false, 8, nullptr, scheme);
+  rig.device.set_convert([](ops::Device& device, const ops::KvConvertArgs& args) noexcept {
+    trace.push_back("convert");
+    convert_slots(device, args);
+  });
+  rig.executor.trace = &trace;
+  Record record;
+  std::vector<std::size_t> delivered_at, settled_at;  // bytes in use
+  record.on_token = [&](std::size_t) {
+    trace.push_back("deliver");
+    delivered_at.push_back(rig.engine->store().used_bytes());
+  };
+  GenerateOptions options = greedy(long_prompt(22, 5), 5);
+  ASSERT_TRUE(rig.engine->submit(options, rig.sink(record)));
+  while (rig.engine->has_requests()) {
+    rig.engine->step();
+    settled_at.push_back(rig.engine->store().used_bytes());
+  }
+
+  // The row reaches 24 with its third token; each of the three layers converts before the next
+  // step, and never between a forward and its delivery.
+  EXPECT_THAT(trace, ElementsAre("forward 22", "deliver", "forward 1", "deliver", "forward 1",
+                                 "deliver", "convert", "convert", "convert", "forward 1", "deliver",
+                                 "forward 1", "deliver"));
+  EXPECT_EQ(record.tokens, naive_run(options, 5, 0).tokens);
+  ASSERT_GE(settled_at.size(), 5u);
+  EXPECT_LT(settled_at[0], delivered_at[0]) << "released after the tokens were delivered";
+  EXPECT_EQ(settled_at.back(), 0u);
+}
+
 TEST(Engine, RefusesLimitsThatCannotWork) {
   kv::TestDevice device;
   ManualClock clock;

@@ -1,9 +1,12 @@
 #include "fit/machine.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <fstream>
 #include <string>
+
+#include "base/thread_pool.h"
 
 namespace kvasir::fit {
 namespace {
@@ -87,6 +90,23 @@ TEST(FitMachine, UsableIsThreeQuartersOfTheLowestBound) {  // FIT-1
             4'500'000'000u);
   EXPECT_EQ(usable_host_bytes({.total_bytes = 8'000'000'000, .available_bytes = 900'000'000}), 0u);
   EXPECT_EQ(usable_host_bytes({}), 0u);
+}
+
+TEST(FitMachine, ThreadsByDefaultAreNeverMoreThanThisProcessMayUse) {  // FIT-35
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  EXPECT_GE(default_thread_count(), 1);
+  EXPECT_LE(default_thread_count(), CPU_COUNT(&allowed));
+
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(default_thread_count(), 1) << cpu;
+  }
+  EXPECT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
 }
 
 TEST(FitMachine, WeightsArePinnedWhenAskedOrLargeAndAllowed) {  // FIT-34

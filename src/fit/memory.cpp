@@ -74,8 +74,11 @@ std::uint64_t total_bytes(const Facts& facts, std::uint64_t n) {
 }
 
 bool fits(const Facts& facts, std::uint64_t n, std::uint64_t usable_bytes) {
-  return total_bytes(facts, n) <= usable_bytes &&
-         kv_needed(facts, n) <= kv_budget(facts, usable_bytes);
+  const std::uint64_t kv = kv_needed(facts, n);
+  const std::uint64_t held =
+      plus(plus(facts.weight_bytes, facts.fixed_bytes),
+           plus(kv, transient_bytes(facts, std::max<std::uint64_t>(n, facts.chunk))));
+  return held <= usable_bytes && kv <= kv_budget(facts, usable_bytes);
 }
 
 std::uint64_t max_context(const Facts& facts, std::uint64_t usable_bytes) {

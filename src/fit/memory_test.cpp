@@ -102,6 +102,67 @@ TEST(FitMemory, LongestContextFitsAndOneMoreDoesNot) {  // FIT-11, test 1
   }
 }
 
+TEST(FitMemory, TotalIsTheSumOfItsPartsAndFitsUpToTheLastByte) {  // FIT-2
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 rng(seed);
+    const Facts f = random_facts(rng);
+    for (int i = 0; i < 20; ++i) {
+      const std::uint64_t n = below(rng, 7000);
+      const std::uint64_t total =
+          f.weight_bytes + kv_peak(f, n) + transient_bytes(f, n) + f.fixed_bytes;
+
+      ASSERT_EQ(total_bytes(f, n), total) << "seed " << seed << " n " << n;
+      // A row shorter than a step still needs the room of a whole one, which the pool leaves free.
+      const std::uint64_t needed = std::max(
+          total, f.weight_bytes + kv_peak(f, n) + transient_bytes(f, f.chunk) + f.fixed_bytes);
+      EXPECT_TRUE(n < f.chunk || needed == total);
+      EXPECT_TRUE(fits(f, n, needed)) << "seed " << seed << " n " << n;
+      EXPECT_TRUE(needed == 0 || !fits(f, n, needed - 1)) << "seed " << seed << " n " << n;
+    }
+  }
+}
+
+TEST(FitMemory, AWholeStepMustFitHoweverShortTheRow) {  // FIT-2, FIT-9, FIT-22
+  Facts f;
+  f.weight_bytes = 1'000'000;
+  f.step_token_bytes = 1000;
+  f.chunk = 512;
+  f.max_positions = 512;
+  const std::uint64_t step = 1'000'000 + 512 * 1000;
+
+  EXPECT_FALSE(fits(f, 0, step - 1)) << "no state at all, as an encoder";
+  EXPECT_EQ(max_context(f, step - 1), 0u);
+  EXPECT_EQ(max_context(f, step), 512u);
+
+  f.state = {{.exact_bytes = 100}};
+  f.kv_budget_bytes = 100 * 512;
+  EXPECT_FALSE(fits(f, 1, step + 6399)) << "a block of 64 tokens beside the step";
+  EXPECT_TRUE(fits(f, 1, step + 6400));
+  EXPECT_EQ(max_context(f, step + 6400), 64u);
+}
+
+TEST(FitMemory, AStepTakesItsTokensAndItsScores) {  // FIT-6
+  Facts f;
+  f.chunk = 512;
+
+  EXPECT_EQ(transient_bytes(f, 0), 0u);
+  EXPECT_EQ(transient_bytes(f, 100), 100u * 550'000) << "of an executor that does not say";
+  EXPECT_EQ(transient_bytes(f, 512), 512u * 550'000);
+  EXPECT_EQ(transient_bytes(f, 9000), 512u * 550'000);
+
+  f.step_token_bytes = 1000;
+  f.scores = {.n_heads = 8,
+              .head_dim = 64,
+              .global_head_dim = 64,
+              .window = 0,
+              .n_layers = 3,
+              .layer_types = {}};
+  EXPECT_EQ(transient_bytes(f, 9000), 512u * 1000) << "tiled attention has no scores";
+  f.attention_memory = ref_attention();
+  EXPECT_EQ(transient_bytes(f, 100), 100u * 1000 + 8u * 100 * 100 * 4);
+  EXPECT_EQ(transient_bytes(f, 9000), 512u * 1000 + 8u * 512 * 9000 * 4);
+}
+
 Facts four_bit_facts() {
   Facts f;
   f.max_positions = 8192;
@@ -161,7 +222,7 @@ TEST(FitMemory, PoolIsWhatWeightsAStepAndFixedLeave) {  // FIT-9
   EXPECT_EQ(kv_budget(f, 1000), 0u);
 }
 
-TEST(FitFacts, StateOfAListFollowsTheScheme) {  // FIT-4, KV-10, KV-17
+TEST(FitFacts, StateOfAListFollowsTheScheme) {  // FIT-4, KV-10, KV-17, KV-61
   const KvList list{{.n_kv_heads = 2, .head_dim = 128, .window = 0},
                     {.n_kv_heads = 2, .head_dim = 128, .window = 512}};
   const auto bytes = [&](kv::KvScheme scheme) {

@@ -115,7 +115,52 @@ TEST(FitSpeed, PrefillIsBoundByArithmeticOrByReading) {  // FIT-15
   EXPECT_EQ(predicted_prefill_tps(f, {}, 8192), 0);
 }
 
-TEST(FitReport, SaysTheSumsAndRawBytesInJson) {  // FIT-10, FIT-32
+TEST(FitReport, SaysWhatARowMayHoldAndHowManyHoldItTogether) {  // FIT-13
+  Facts f = some_facts();
+  const std::uint64_t usable = 12'000'000'000;
+  FitReport all;
+  all.report = make_report(f, kMachine, usable, 8192);
+  const Report& r = all.report;
+
+  EXPECT_EQ(r.max_context, max_context(f, usable)) << "one row alone";
+  EXPECT_EQ(r.kv_budget, usable - 5'230'000'000 - 41'200'000 - 512 * 550'000);
+  EXPECT_EQ(r.rows_at_once, 5u);
+  EXPECT_LE(r.rows_at_once * r.kv_bytes, r.kv_budget);
+  EXPECT_GT((r.rows_at_once + 1) * r.kv_bytes, r.kv_budget);
+  const json::Value json = to_json(all);
+  EXPECT_EQ(json.int_or("max_context", 0), static_cast<std::int64_t>(r.max_context));
+  EXPECT_EQ(json.int_or("kv_budget_bytes", 0), static_cast<std::int64_t>(r.kv_budget));
+  EXPECT_EQ(json.int_or("rows_at_once", 0), 5);
+  const std::string text = to_text(all);
+  EXPECT_NE(text.find("longest context   " + std::to_string(r.max_context)), std::string::npos);
+  EXPECT_NE(text.find("5 requests of that context at once"), std::string::npos) << text;
+
+  f.kv_budget_bytes = r.kv_bytes;
+  EXPECT_EQ(make_report(f, kMachine, usable, 8192).rows_at_once, 1u);
+  EXPECT_LT(make_report(f, kMachine, usable, 8192).max_context, r.max_context);
+}
+
+TEST(FitReport, SpeedsAreAtOneEightAndThirtyTwoThousandIfThatFits) {  // FIT-33
+  const Facts f = some_facts();
+  const auto contexts = [&](std::uint64_t limit) {
+    std::vector<std::uint64_t> out;
+    for (const SpeedAt& at : speeds_that_fit(f, kMachine, limit, 4)) out.push_back(at.context);
+    return out;
+  };
+  using Contexts = std::vector<std::uint64_t>;
+
+  EXPECT_EQ(contexts(131'072), (Contexts{1024, 8192, 32768}));
+  EXPECT_EQ(contexts(32'768), (Contexts{1024, 8192, 32768}));
+  EXPECT_EQ(contexts(32'767), (Contexts{1024, 8192}));
+  EXPECT_EQ(contexts(1023), Contexts{});
+  for (const SpeedAt& at : speeds_that_fit(f, kMachine, 32'768, 4)) {
+    EXPECT_EQ(at.decode_tps, predicted_decode_tps(f, kMachine, at.context));
+    EXPECT_EQ(at.batch_decode_tps, predicted_decode_tps(f, kMachine, at.context, 4));
+    EXPECT_EQ(at.prefill_tps, predicted_prefill_tps(f, kMachine, at.context));
+  }
+}
+
+TEST(FitReport, SaysTheSumsAndRawBytesInJson) {  // FIT-10, FIT-32, FIT-33
   const Facts f = some_facts();
   FitReport all;
   all.model = "m";

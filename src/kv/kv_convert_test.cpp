@@ -87,6 +87,108 @@ TEST(KvConvert, ARowIsExactBelowTAndEncodedFromThere_KV20_KV24) {
   }
 }
 
+TEST(KvConvert, AStartOfZeroConvertsTheFilledFirstSpanAndNoEmptyRow_KV21) {
+  for (const KvScheme& scheme : {uniform(4), uniform(8), turbo()}) {
+    TestDevice device;
+    auto store = make_store(device, scheme, {layer()});
+    const KvRowId row = store->create_row();
+    const auto is_encoded = [&](std::uint32_t n_tokens) {
+      const RowSpan span{row, n_tokens, 0};
+      const auto step = store->reserve({&span, 1});
+      return step && step->views().attention[0].rows[0].is_encoded;
+    };
+    for (std::uint32_t length = 0; length < kT; ++length) {
+      EXPECT_FALSE(store->is_due(row)) << length;
+      ASSERT_TRUE(store->convert(row));
+      EXPECT_FALSE(is_encoded(kT - length)) << length;
+      feed(*store, row, 1);
+    }
+    ASSERT_TRUE(store->is_due(row));
+    ASSERT_TRUE(store->convert(row));
+    EXPECT_TRUE(is_encoded(1));
+    EXPECT_TRUE(holds(*store, row)) << scheme.cache_key();
+  }
+}
+
+// The store is the policy object: made once, asked before every step.
+TEST(KvConvert, AskedBeforeEveryStepItEncodesALayerOnce_KV29) {
+  static int n_encoded;  // the device's op is a plain function
+  n_encoded = 0;
+  TestDevice device;
+  device.set_convert([](ops::Device& of, const ops::KvConvertArgs& args) noexcept {
+    ++n_encoded;
+    convert_rows(of, args);
+  });
+  auto store = make_store(device, uniform(4), {layer(), layer(20)});
+  const KvRowId row = store->create_row(), young = store->create_row();
+  feed(*store, young, 5);
+  feed(*store, row, kT);
+  const KvSnapshot before = store->snapshot();
+  ASSERT_TRUE(store->convert(young));
+  EXPECT_EQ(store->snapshot(), before);
+  EXPECT_EQ(n_encoded, 0);
+
+  ASSERT_TRUE(store->convert(row));
+  EXPECT_EQ(n_encoded, 2);
+  const KvSnapshot after = store->snapshot();
+  for (int again = 0; again < 3; ++again) ASSERT_TRUE(store->convert(row));
+  EXPECT_EQ(store->snapshot(), after);
+  feed(*store, row, 30, 1);
+  EXPECT_EQ(n_encoded, 2);
+}
+
+TEST(KvConvert, EveryCopyOfARowIsReadByTheSameKernels_KV34) {
+  const KvList list{layer(), layer(20)};
+  for (const KvScheme& scheme : {uniform(4), uniform(8), turbo(), KvScheme{}}) {
+    for (const std::uint32_t n : {10u, kT + 9}) {
+      TestDevice device;
+      auto store = make_store(device, scheme, list);
+      const KvRowId row = store->create_row();
+      feed(*store, row, n);
+      ASSERT_TRUE(store->convert(row));
+      const auto adopted = [&](KvState state) {
+        const KvRowId id = store->create_row();
+        store->adopt(id, std::move(state));
+        return id;
+      };
+      const auto planes = store->planes(store->capture(row));
+      ASSERT_TRUE(planes);
+      const KvRowId clone = store->fork_row(row), twin = store->fork_row(row);
+      const KvRowId extracted = adopted(store->detach_row(twin));
+      auto state = store->restore(*planes);
+      ASSERT_TRUE(state) << state.error().what;
+      const KvRowId restored = adopted(*std::move(state));
+
+      const RowSpan spans[] = {{row, 1, 0}, {clone, 1, 0}, {extracted, 1, 0}, {restored, 1, 0}};
+      const auto step = store->reserve(spans);
+      ASSERT_TRUE(step) << step.error().what;
+      const auto forms = *forms_of(scheme, list);
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        const KvLayerView& view = step->views().attention[i];
+        EXPECT_EQ(view.k_encoded.codec, forms[i].k);
+        EXPECT_EQ(view.v_encoded.codec, forms[i].v);
+        EXPECT_EQ(view.window, list[i].window);
+        for (const KvRowView& of_row : view.rows)
+          EXPECT_EQ(of_row.is_encoded, n > kT && forms[i].has_encoded()) << scheme.cache_key();
+        EXPECT_EQ(store->signature(i, n), planes->layers[i].signature);
+      }
+    }
+  }
+}
+
+// Predictions may count turbo as exact, the pool never does.
+TEST(KvConvert, ThePoolCountsTheBytesThatTurboTakes_KV61) {
+  TestDevice device;
+  auto store = make_store(device, turbo(), {{.n_kv_heads = 2, .head_dim = 128}});
+  const KvRowId row = store->create_row();
+  feed(*store, row, kT);
+  EXPECT_EQ(store->used_bytes(), kT * 2u * 512);
+  ASSERT_TRUE(store->convert(row));
+  EXPECT_EQ(store->used_bytes(), kT * 2u * (144 + 56));
+  feed(*store, row, kT);
+  EXPECT_EQ(store->used_bytes(), 2 * kT * store->bytes_per_token());
+}
+
 TEST(KvConvert, NoSpanCrossesT_KV23) {
   TestDevice device;
   auto store = make_store(device, uniform(4), {layer()});

@@ -185,6 +185,60 @@ TEST_P(KvProperty, RowsOfABatchKeepWhatEachWants_KV44_KV52) {
   }
 }
 
+// Membership is which rows a step names, in any order; each row's planes are those of a run alone.
+TEST_P(KvProperty, RowsJoinLeaveAndReorderWithoutMovingABlock_KV44) {
+  struct Row {
+    KvRowId id;
+    Tokens tokens;
+  };
+  auto store = make_store();
+  std::vector<Row> rows;
+  std::mt19937 random(15);
+  const auto idle_rows = [&](std::span<const RowSpan> in_step) {
+    std::vector<KvSnapshot::Row> out = store->snapshot().rows;
+    for (const RowSpan& span : in_step)
+      std::erase_if(out, [&](const KvSnapshot::Row& row) { return row.id == span.row; });
+    return out;
+  };
+  device_.copied_bytes = 0;
+  for (std::uint32_t round = 0; round < 24; ++round) {
+    if (round % 4 == 0) rows.push_back({store->create_row(), {}});
+    if (round % 9 == 8) {
+      store->free_row(rows.front().id);
+      rows.erase(rows.begin());
+    }
+    std::shuffle(rows.begin(), rows.end(), random);
+    const std::size_t n_members = 1 + random() % rows.size();
+    std::vector<RowSpan> spans;
+    std::vector<Tokens> fed;
+    for (std::size_t i = 0; i < n_members; ++i) {
+      const auto wanted = static_cast<std::uint32_t>(1 + random() % 9);
+      const std::uint32_t n = next_span(*store, rows[i].id, wanted);
+      spans.push_back({rows[i].id, n, 0});
+      fed.push_back(random_tokens(n, 100 * round + static_cast<std::uint32_t>(i)));
+    }
+    const auto others = idle_rows(spans);
+    auto step = store->reserve(spans);
+    ASSERT_TRUE(step) << step.error().what;
+    for (std::size_t i = 0; i < n_members; ++i) {
+      naive_.feed(step->views(), i, fed[i]);
+      rows[i].tokens.insert(rows[i].tokens.end(), fed[i].begin(), fed[i].end());
+    }
+    std::move(*step).commit();
+    EXPECT_EQ(idle_rows(spans), others) << "round " << round;
+  }
+  for (Row& row : rows) {  // extracted, each goes on alone
+    KvState state = store->detach_row(row.id);
+    row.id = store->create_row();
+    store->adopt(row.id, std::move(state));
+    const Tokens more = random_tokens(20, 16);
+    feed(*store, row.id, more, 6);
+    row.tokens.insert(row.tokens.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(device_.copied_bytes, 0u);
+  for (const Row& row : rows) EXPECT_EQ(wrong(*store, row.id, row.tokens), "");
+}
+
 TEST_P(KvProperty, SharersNeverSeeEachOther_KV25_KV37) {
   for (const std::uint32_t length : {5u, 31u, 40u, 64u}) {
     auto store = make_store();

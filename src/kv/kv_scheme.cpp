@@ -159,6 +159,7 @@ std::string KvScheme::cache_key() const {
 Result<std::vector<KvLayerForm>> forms_of(const KvScheme& scheme, const KvList& list) {
   std::vector<KvLayerForm> forms;
   for (const KvLayerBits& entry : scheme.layers) {
+    if (scheme.kind != KvSchemeKind::affine_config) break;  // ignored (KV-4)
     if (entry.layer >= list.size())
       return invalid("kv_config.json: layer_idx " + std::to_string(entry.layer) +
                      " is beyond the model's " + std::to_string(list.size()) + " KV layers");

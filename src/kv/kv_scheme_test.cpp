@@ -50,10 +50,47 @@ TEST(KvScheme, RequestsResolveInOrder_KV3_KV5) {
             "model has no kv_config.json (--kv-quant config)");
   EXPECT_EQ(key({.quant = "config", .requires_config = false}), "bf16");
   EXPECT_EQ(key({.quant = "config", .config = std::vector<KvLayerBits>{{0, 4, 64}}}), "config");
+  EXPECT_EQ(key({.quant = "config", .start = "9", .config = std::vector<KvLayerBits>{{0, 4, 64}}}),
+            "config-start9");
+  EXPECT_EQ(key({.quant = ""}), "bf16");
+  EXPECT_EQ(key({.quant = "4", .group = 48}), "kv-group-size must be 32, 64 or 128");
+  for (const char* quant : {"config", "turbo", "turbo:k3v3", "3"})
+    EXPECT_EQ(key({.quant = quant, .start = "x"}), "quantizedKvStart must be a nonnegative integer")
+        << "the first check";
   for (const char* quant : {"3", "on", "16", "turbo4", "TURBO"})
     EXPECT_EQ(key({.quant = quant}), "kv-quant must be off, config, 4, 8 or turbo[:kKvV]");
   for (const char* quant : {"turbo:k3v3", "turbo:k8v6", "turbo:k8v3x"})
     EXPECT_THAT(key({.quant = quant}), ::testing::HasSubstr("takes K of 2, 4, 5 or 8"));
+}
+
+// Whatever else is set, one kind decides: turbo, layers or uniform bits, never a mixture.
+TEST(KvScheme, OptionsOfOtherKindsAreIgnored_KV4) {
+  using enum KvSchemeKind;
+  const KvList list{{2, 128, 0}, {2, 128, 16}};
+  const std::vector<KvLayerBits> layers{{1, 4, 32}, {9, 8, 64}};  // there is no layer 9
+  const codec::KvCodec codec = codec::affine_kv(8, 128, codec::ScaleType::bf16);
+  const KvScheme own[] = {{.kind = exact},
+                          {.kind = affine_uniform, .bits = 4, .group = 32, .start = 0},
+                          {.kind = turbo, .k_bits = 4, .v_bits = 2, .start = 0},
+                          {.kind = named, .k_codec = codec, .v_codec = codec, .start = 0}};
+  for (const KvScheme& scheme : own) {
+    KvScheme mixed = scheme;
+    mixed.layers = layers;
+    if (scheme.kind != affine_uniform) mixed.bits = 4, mixed.group = 64;
+    if (scheme.kind != turbo) mixed.k_bits = 5, mixed.v_bits = 5;
+    if (scheme.kind != named) mixed.k_codec = mixed.v_codec = codec;
+    const auto forms = forms_of(mixed, list);
+    ASSERT_TRUE(forms) << forms.error().what;
+    EXPECT_EQ(*forms, *forms_of(scheme, list)) << scheme.cache_key();
+    EXPECT_EQ(mixed.cache_key(), scheme.cache_key());
+  }
+  const KvScheme config{.kind = affine_config, .bits = 8, .group = 128, .layers = {layers[0]}};
+  const auto forms = forms_of(config, list);
+  ASSERT_TRUE(forms);
+  EXPECT_FALSE((*forms)[0].has_encoded()) << "a layer that is not named stays exact";
+  EXPECT_EQ((*forms)[1].k, codec::affine_kv(4, 32, codec::ScaleType::bf16));
+  for (const char* quant : {"turbo", "8", "affine:4:64"})
+    EXPECT_TRUE(resolve_kv_scheme({.quant = quant, .config = layers})->layers.empty()) << quant;
 }
 
 TEST(KvScheme, AnyCodecOfTheListServesByItsName_KV8) {

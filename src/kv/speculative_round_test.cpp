@@ -134,5 +134,35 @@ TEST(SpeculativeRound, OverAStoreRowsKeepWhatWasAccepted_KV51_KV52) {
   EXPECT_EQ(store->used_blocks(0), 0u);
 }
 
+// Its one input is the committed pending token: there is nothing to replay.
+TEST(SpeculativeRound, ARowWithoutDraftsKeepsNothingToRollBackTo_KV51) {
+  TestDevice device;
+  const KvList list{{1, 2, 0}, {.recurrent = {.conv_kernel = 2, .n_channels = 2}}};
+  auto store = *KvStore::make(device, list,
+                              {.block_tokens = 8, .budget_bytes = 1 << 16, .split_tokens = 64});
+  const KvRowId a = store->create_row(), b = store->create_row();
+  KvRound rows(*store, {a, b});
+  SpeculativeRound round({&rows});
+  const auto is_tentative = [&](std::size_t row) {
+    return rows.views().recurrent[1].rows[row].is_tentative;
+  };
+
+  ASSERT_TRUE(round.begin(Counts{3, 0}));
+  EXPECT_TRUE(is_tentative(0));
+  EXPECT_FALSE(is_tentative(1));
+  EXPECT_EQ(rows.views().attention[0].rows[1].n_new, 1u);
+  EXPECT_EQ(text(round.resolve(Counts{0, 1})), kAccepted);
+  ASSERT_TRUE(round.resolve(Counts{1, 0}));
+  EXPECT_EQ(store->length(a), 2u);
+  EXPECT_EQ(store->length(b), 1u);
+
+  ASSERT_TRUE(round.begin(Counts{0, 0}));
+  EXPECT_FALSE(is_tentative(0) || is_tentative(1));
+  ASSERT_TRUE(round.resolve(Counts{0, 0}));
+  EXPECT_EQ(store->length(a), 3u);
+  EXPECT_EQ(store->length(b), 2u);
+  EXPECT_EQ(check_invariants(store->snapshot()), "");
+}
+
 }  // namespace
 }  // namespace kvasir::kv

@@ -93,6 +93,35 @@ TEST(FitModel, AnEncodersStepHoldsItsLongestInput) {  // SCH-12
   }
 }
 
+TEST(FitModel, FixedIsWhatEachOwnerReports) {  // FIT-8
+  const FitOptions options = options_of("llama");
+  const auto files = formats::ModelFiles::open(options.open.model);
+  const auto device = make_device(Backend::cpu, 1, "auto");
+  ASSERT_TRUE(files && device);
+  const auto loaded =
+      model::Model::load(*files, **device, {.max_step_tokens = 512, .max_wanted = 8});
+  ASSERT_TRUE(loaded);
+  const std::uint64_t vocab = (*loaded)->vocab_size();
+  const auto fixed = [&](std::uint32_t max_rows, std::uint64_t text_bytes) {
+    OpenOptions open = options.open;
+    open.max_rows = max_rows;
+    return facts_of(**loaded, *files, open, {}, text_bytes, 256)->fixed_bytes;
+  };
+
+  EXPECT_EQ(fixed(8, 5000) - fixed(8, 0), 5000u) << "tokenizer and template";
+  EXPECT_GE(fixed(9, 0) - fixed(8, 0), 2 * vocab * 4) << "a row's logits and its sampler's";
+  EXPECT_EQ(fixed(16, 0) - fixed(8, 0), 8 * (fixed(9, 0) - fixed(8, 0)));
+
+  // The pool's books are of the budget that the rest leaves.
+  FitOptions small = options, large = options;
+  small.open.kv_budget_bytes = 1 << 20;
+  large.open.kv_budget_bytes = 64 << 20;
+  const auto few = size_model(*files, **device, small.open, 0),
+             many = size_model(*files, **device, large.open, 0);
+  ASSERT_TRUE(few && many);
+  EXPECT_GT(many->facts.fixed_bytes, few->facts.fixed_bytes);
+}
+
 TEST(FitModel, ContextsBeyondTheModelsAreRefused) {  // FIT-12
   FitOptions options = options_of("llama");
   options.open.context_length = 1u << 30;
@@ -116,10 +145,16 @@ TEST(FitModel, ModelsWithoutRoomForAnyContextAreRefused) {  // FIT-22
       << fitted.error().what;
 }
 
-TEST(FitModel, SchemesThatTheLayersCannotHaveSayWhy) {
-  const auto fitted = fit_model(options_of("llama"));
+TEST(FitModel, SchemesThatTheLayersCannotHaveSayWhy) {  // FIT-33
+  FitOptions options = options_of("llama");
+  options.open.max_rows = 3;
+  const auto fitted = fit_model(options);
   ASSERT_TRUE(fitted);
 
+  std::vector<std::string> names;
+  for (const fit::SchemeContext& scheme : fitted->schemes) names.push_back(scheme.scheme);
+  EXPECT_EQ(names, (std::vector<std::string>{"exact", "8", "4", "turbo"}));
+  EXPECT_EQ(fitted->batch, 3u);
   for (const fit::SchemeContext& scheme : fitted->schemes)
     EXPECT_EQ(scheme.max_context == 0, !scheme.not_applicable.empty()) << scheme.scheme;
 }

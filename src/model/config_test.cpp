@@ -300,7 +300,7 @@ TEST(Windows, MistralSlidesOnAllLayersIfSet_MOD13) {
             (Windows{0, 0, 0, 0}));
 }
 
-TEST(Windows, LayerTypesDecideAndAMissingTypeIsFull_MOD3) {
+TEST(Windows, LayerTypesDecideAndAMissingTypeIsFull_MOD3_KV31) {
   const char* const kTypes =
       R"("sliding_window": 24, "layer_types": ["sliding_attention", "full_attention", null])";
   EXPECT_EQ(windows_of(*describe_as("MistralForCausalLM", "mistral", kTypes)),

@@ -172,7 +172,7 @@ class LatePositions final : public ops::WrappedDevice {
   int n_ropes_ = 0;
 };
 
-TEST(BorrowedLayers, APositionCapturedAfterTheAppendFailsTheGolden_KV41) {
+TEST(BorrowedLayers, APositionCapturedAfterTheAppendFailsTheGolden_KV33_KV41) {
   const auto folder = golden_folder("gemma4");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   LatePositions device(backend::ref::make_ref_device(backend::ref::RefMode::oracle));
@@ -181,6 +181,42 @@ TEST(BorrowedLayers, APositionCapturedAfterTheAppendFailsTheGolden_KV41) {
 
   ASSERT_TRUE(results) << results.error().what;
   for (const GoldenResult& r : *results) EXPECT_GT(r.relative_error, 1e-3) << "prompt " << r.prompt;
+}
+
+// A device that notes which positions each rope is given.
+class NotedPositions final : public ops::WrappedDevice {
+ public:
+  explicit NotedPositions(std::unique_ptr<ops::Device> inner) : WrappedDevice(std::move(inner)) {
+    table_.rope = [](ops::Device& device, const ops::RopeArgs& args) noexcept {
+      auto& self = static_cast<NotedPositions&>(device);
+      self.ropes.emplace_back(args.positions.begin(), args.positions.end());
+      self.inner().ops().rope(self.inner(), args);
+    };
+  }
+  std::vector<std::vector<std::uint32_t>> ropes;
+};
+
+// Owners' queries and keys and borrowers' queries alike, in chunks that append in between.
+TEST(RopePositions, AreThoseBeforeTheAppendInEveryLayerOfAForward_KV33) {
+  const auto folder = golden_folder("gemma4");
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  NotedPositions device(backend::ref::make_ref_device(backend::ref::RefMode::oracle));
+
+  ASSERT_TRUE(check_golden(folder, device, {.chunk_tokens = 5, .with_greedy = false}));
+
+  constexpr std::size_t kRopes = 9;  // of a forward: three layers of six borrow
+  ASSERT_EQ(device.ropes.size() % kRopes, 0u);
+  ASSERT_GT(device.ropes.size(), kRopes);
+  std::uint32_t next = 0;
+  for (std::size_t i = 0; i < device.ropes.size(); ++i) {
+    const std::vector<std::uint32_t>& positions = device.ropes[i];
+    if (i % kRopes > 0) {
+      EXPECT_EQ(positions, device.ropes[i - 1]) << "rope " << i;
+      continue;
+    }
+    if (positions.front() == 0) next = 0;  // the next prompt
+    for (const std::uint32_t p : positions) EXPECT_EQ(p, next++);
+  }
 }
 
 std::string test_name(const testing::TestParamInfo<const char*>& info) {

@@ -160,6 +160,32 @@ TEST(AttentionBothWays, AWindowReachesAsFarToEitherSide_MOD38) {
   }
 }
 
+// One-hot values again: a query gives weight to itself and to the keys before it that its window
+// reaches, at any offset of the window it is fed in.
+TEST(AttentionVisibility, KeysUpToTheQueryAndWithinTheWindowAreSeen_KV31) {
+  for (const std::uint32_t window : {0u, 1u, 2u, 9u, 64u, 127u, 128u, 1000u}) {
+    const AttentionCase c{.n_heads = 1,
+                          .n_kv_heads = 1,
+                          .head_dim = 128,
+                          .window = window,
+                          .type = DType::f32,
+                          .lengths = {128}};
+    std::mt19937 rng(3);
+    Activations in = draw(c, rng);
+    std::fill(in.v.begin(), in.v.end(), 0.0f);
+    for (std::size_t i = 0; i < 128; ++i) in.v[i * 128 + i] = 1.0f;
+
+    for (const auto& device : {make(), make_mirror(), make_oracle()}) {
+      const auto weights = attend_all(*device, c, in);
+      for (std::uint32_t q = 0; q < 128; ++q) {
+        for (std::uint32_t k = 0; k < 128; ++k)
+          ASSERT_EQ(weights[q * 128 + k] != 0.0f, k <= q && (window == 0 || q - k < window))
+              << device->name() << " window " << window << " query " << q << " key " << k;
+      }
+    }
+  }
+}
+
 TEST(AttentionRows, DoNotTouchEachOther) {
   std::mt19937 rng(9);
   const AttentionCase both{.lengths = {70, 90}};

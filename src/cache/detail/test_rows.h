@@ -27,6 +27,7 @@ class TestRows {
     store_ = *std::move(made);
   }
   kv::KvStore& store() { return *store_; }
+  std::size_t& copied_bytes() { return device_.copied_bytes; }
 
   // Feeds tokens[length(row), end) in chunks; false when the store has no room (nothing of that
   // chunk is kept).
