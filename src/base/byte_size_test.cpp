@@ -11,6 +11,7 @@ std::uint64_t size_of_flag(std::string_view text, std::uint64_t unit = kGigabyte
   return size ? *size : 0;
 }
 
+// FIT-30
 TEST(ByteSize, ReadsTheUnitTableOfFit30) {
   EXPECT_EQ(size_of_flag("8"), 8'000'000'000u);
   EXPECT_EQ(size_of_flag("0.5"), 500'000'000u);
@@ -28,6 +29,7 @@ TEST(ByteSize, ReadsTheUnitTableOfFit30) {
   EXPECT_EQ(size_of_flag("0"), 0u);
 }
 
+// FIT-31
 TEST(ByteSize, RefusesWhatIsNoSize) {
   for (const char* text :
        {"", "-1", "-0", "nan", "inf", "GB", "4G", "4 XB", "4GBs", "1e300", "x"}) {
