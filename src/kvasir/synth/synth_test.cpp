@@ -217,7 +217,9 @@ TEST_P(SynthFamilies, LoadAndGiveFiniteLogits) {
     ++n;
   }
   fs::remove_all(folder);
-  EXPECT_GT(n, 20u);
+  // All of the shared ones, or the few that are kept with the tests.
+  const bool has_all = fs::exists(fs::path(KVASIR_SHARED) / "goldens" / "models.tar.xz");
+  EXPECT_GE(n, has_all ? 43u : 5u);
 }
 INSTANTIATE_TEST_SUITE_P(Types, SynthFamilies, testing::Values("bf16", "4"));
 
