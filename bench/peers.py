@@ -78,7 +78,7 @@ def measure(model, quant, files, args):
                 if "error" in answer:
                     print(f"  {engine.name} {case}: {answer['error']}", flush=True)
                     continue
-                samples.append({"model": model, "quant": quant, "case": case, "pair": pair, "engine": engine.name, **answer})
+                samples.append({**answer, "model": model, "quant": quant, "case": case, "pair": pair, "engine": engine.name})
         print(f"  pair {pair + 1} of {args.pairs}", flush=True)
     for _, worker in running:
         worker.stop()
