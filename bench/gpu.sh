@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # gpu.sh [GOLDENS]: builds, verifies and measures the CUDA backend on this machine; writes bench/results/gpu-NAME.json.
-# GOLDENS: the folder of reference checkpoints (default: the build's). Random weights of named shapes, limits measured beside each speed.
+# GOLDENS: a folder of reference checkpoints (default: build/dev/goldens, else the few of tests/data/models); "none": speeds alone. Random weights of named shapes, limits measured beside each speed.
 # KVASIR_BIN: a binary that is built already. BACKEND: cuda. SHAPES: "name:quant:prefill:decode:rows …".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${KVASIR_BIN:-}
 backend=${BACKEND:-cuda}
-shapes=${SHAPES:-"qwen3-0.6b:4:512:128:1 qwen3-0.6b:bf16:512:128:1 llama-3.1-8b:bf16:4096:128:1 llama-3.1-8b:bf16:2048:64:64 llama-3.1-8b:4:4096:128:1"}
+shapes=${SHAPES:-"qwen3-0.6b:4:512:128:1 qwen3-0.6b:bf16:512:128:1 llama-3.1-8b:bf16:4096:64:1 llama-3.1-8b:bf16:1024:32:64 llama-3.1-8b:4:4096:64:1"}
 if [ -z "$binary" ]; then
   cmake --preset release -DKVASIR_CUDA=ON >/dev/null
   cmake --build --preset release -j "$(nproc)" --target kvasir
   binary=build/release/bin/kvasir
 fi
-goldens=${1:-build/release/goldens}
+goldens=${1:-build/dev/goldens}
+[ $# -gt 0 ] || [ -d "$goldens" ] || goldens=tests/data/models
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-if [ -d "$goldens" ]; then
+if [ "$goldens" != none ]; then
   "$binary" verify goldens "$goldens" --backend "$backend"
   for model in llama-hd128 gemma3-hd64 qwen3_5-hd64; do
     [ -d "$goldens/$model" ] || continue
