@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <fstream>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cgroup.h"
 #include "base/check.h"
 
 #if defined(__x86_64__)
@@ -135,23 +135,15 @@ int count_physical_cores(const cpu_set_t& allowed) {
   return static_cast<int>(cores.size());
 }
 
-int cgroup_cpu_limit() {
-  std::string quota;
-  double period = 0;
-  if (!(std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period) || quota == "max" ||
-      period <= 0)
-    return 1 << 20;
-  return std::max(1, static_cast<int>(std::floor(std::strtod(quota.c_str(), nullptr) / period)));
-}
-
 }  // namespace
 
 int default_thread_count() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  const int n = std::min({CPU_COUNT(&allowed), count_physical_cores(allowed), cgroup_cpu_limit()});
-  return std::max(1, n);
+  const int n = std::min(CPU_COUNT(&allowed), count_physical_cores(allowed));
+  const double limit = cgroup_cpu_limit().value_or(n);
+  return std::max(1, static_cast<int>(std::min<double>(n, limit)));
 }
 
 }  // namespace kvasir
