@@ -48,7 +48,7 @@ struct SizedMatrix final : ops::PackedMatrix {
 // would take. Its ops are never run.
 class SizingDevice final : public ops::Device {
  public:
-  explicit SizingDevice(ops::Device& inner) : inner_(&inner) {}
+  SizingDevice(ops::Device& inner, std::size_t n_gpus) : inner_(&inner), n_gpus_(n_gpus) {}
 
   std::string_view name() const noexcept override { return inner_->name(); }
   std::string numerics_id() const override { return inner_->numerics_id(); }
@@ -68,6 +68,7 @@ class SizingDevice final : public ops::Device {
       KVASIR_TRY(bytes, backend::cpu::packed_size_bytes(weight, options));
     } else if (name() == "cuda") {
       KVASIR_TRY(bytes, backend::cuda::packed_size_bytes(weight, options));
+      if (!options.may_split || options.exact_f32) bytes *= n_gpus_;
     } else {
       bytes = ref_bytes(weight, /*keeps_codes=*/!is_exact());
     }
@@ -79,6 +80,7 @@ class SizingDevice final : public ops::Device {
 
  private:
   ops::Device* inner_;
+  std::size_t n_gpus_;  // that have what is not split once each
 };
 
 bool is_ref(const OpenOptions& options) {
@@ -130,7 +132,8 @@ std::uint64_t fixed_bytes(const model::Model& model,
   const std::uint64_t n = std::max(model.max_positions(), 1u);
   const std::uint64_t rope = (model.rope_bytes() + n - 1) / n * max_positions;
   if (is_cuda(options))  // of the GPU's memory
-    return head_bytes(config, options.max_rows) + rope + backend::cuda::kFixedBytes;
+    return options.gpus.size() *
+           (head_bytes(config, options.max_rows) + rope + backend::cuda::kFixedBytes);
   return head_bytes(config, options.max_rows) + sampler + rope + text_bytes + bytes_at_start() +
          kServiceBytes;
 }
@@ -234,10 +237,14 @@ std::string name_of_model(const std::filesystem::path& path) {
 std::uint64_t usable_bytes(const OpenOptions& options) {
   if (options.memory_budget_bytes > 0) return options.memory_budget_bytes;
   if (!is_cuda(options)) return fit::usable_host_bytes(fit::read_machine_memory());
-  const auto memory = backend::cuda::cuda_memory();
-  if (!memory) return 0;
-  // FIT-1, and never what others hold.
-  return std::min(memory->total_bytes / 10 * 9, memory->free_bytes);
+  std::uint64_t usable = 0;
+  for (const int gpu : options.gpus) {
+    const auto memory = backend::cuda::cuda_memory(gpu);
+    if (!memory) return 0;
+    // FIT-1, and never what others hold.
+    usable += std::min(memory->total_bytes / 10 * 9, memory->free_bytes);
+  }
+  return usable;
 }
 
 Result<fit::Facts> facts_of(const model::Model& model,
@@ -250,6 +257,7 @@ Result<fit::Facts> facts_of(const model::Model& model,
   facts.weight_bytes = model.weight_bytes();
   facts.fixed_bytes = fixed_bytes(model, options, text_bytes, max_positions);
   facts.step_token_bytes = step_token_bytes(model.config(), options);
+  if (is_cuda(options)) facts.step_token_bytes *= options.gpus.size();  // each GPU has its own
   facts.chunk = options.max_step_tokens;
   if (model.takes_whole_rows())  // its longest input is one step (SCH-12)
     facts.chunk = std::max(facts.chunk, static_cast<std::uint32_t>(max_positions));
@@ -271,7 +279,7 @@ Result<SizedModel> size_model(const formats::ModelFiles& files,
   KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
   const std::uint64_t limit = config.max_positions;
   if (options.context_length > limit) return too_long(options.context_length, limit);
-  SizingDevice sizing(device);
+  SizingDevice sizing(device, options.gpus.size());
   const auto n_positions =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, kSizingPositions));
   KVASIR_TRY(const auto model, model::Model::load(files, sizing,
@@ -329,7 +337,8 @@ Result<fit::FitReport> fit_model(const FitOptions& options) {
   const auto context = open.context_length;
   open.context_length = 0;  // what is asked about, not what would be served
   KVASIR_TRY(const auto files, formats::ModelFiles::open(open.model));
-  KVASIR_TRY(const auto device, make_device(open.backend, open.n_threads, open.isa));
+  KVASIR_TRY(const auto device,
+             make_device(open.backend, open.n_threads, open.isa, true, open.gpus));
   bytes_at_start();  // read before there is anything to count twice
   const std::uint64_t before = heap_bytes();
   const auto text = TextModel::load(

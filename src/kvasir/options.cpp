@@ -25,10 +25,11 @@ Backend chosen_backend(Backend backend) {
 Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
                                                  int n_threads,
                                                  const std::string& isa,
-                                                 bool use_graphs) {
+                                                 bool use_graphs,
+                                                 const std::vector<int>& gpus) {
   if (backend == Backend::ref) return backend::ref::make_ref_device(backend::ref::RefMode::oracle);
   if (chosen_backend(backend) == Backend::cuda)
-    return backend::cuda::make_cuda_device({.use_graphs = use_graphs});
+    return backend::cuda::make_cuda_device({.ordinals = gpus, .use_graphs = use_graphs});
   if (backend == Backend::ref_mirror)
     return backend::ref::make_ref_device(backend::ref::RefMode::mirror);
   KVASIR_TRY(const backend::cpu::Isa chosen, backend::cpu::parse_isa(isa));

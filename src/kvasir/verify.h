@@ -25,6 +25,7 @@ struct GoldenOptions {
   std::filesystem::path folder;    // with one sub-folder a checkpoint
   std::vector<std::string> only;   // names; empty: all
   Backend backend = Backend::ref;  // cpu is compared with ref:mirror
+  std::vector<int> gpus = {0};
   int n_threads = 0;
   std::string isa = "auto";
 };

@@ -35,6 +35,9 @@ struct PackOptions {
   // Keep dense weights in f32 and feed activations unrounded: routers, and models whose weights are
   // f32 (MOD-6).
   bool exact_f32 = false;
+  // Used by linear, linear_group and gated_linear alone: a device of several parts may split its
+  // outputs among them.
+  bool may_split = false;
 };
 
 // device: what ops read and write: matrices, KV planes, constants. host: what the caller reads and
@@ -59,6 +62,13 @@ class Device {
 
   // Zeroed, aligned to 64 bytes or more. Errc::capacity when the system refuses.
   virtual Result<Buffer> allocate(std::size_t size_bytes, MemoryKind kind = MemoryKind::device) = 0;
+  // The same for blocks of KV state, each of which n_heads equal parts make up, heads that are
+  // always read by themselves. 0: none are.
+  virtual Result<Buffer> allocate_blocks(std::size_t n_blocks,
+                                         std::size_t block_bytes,
+                                         std::uint32_t /*n_heads*/) {
+    return allocate(n_blocks * block_bytes, MemoryKind::device);
+  }
   // Repacks a stored weight; serves `linear` and `embed` alike (tied embeddings exist once). The
   // source is not kept.
   virtual Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight,

@@ -25,6 +25,11 @@ class WrappedDevice : public Device {
   Result<Buffer> allocate(std::size_t size_bytes, MemoryKind kind) override {
     return inner_.allocate(size_bytes, kind);
   }
+  Result<Buffer> allocate_blocks(std::size_t n_blocks,
+                                 std::size_t block_bytes,
+                                 std::uint32_t n_heads) override {
+    return inner_.allocate_blocks(n_blocks, block_bytes, n_heads);
+  }
   Result<std::unique_ptr<PackedMatrix>> pack(const codec::WeightMatrix& weight,
                                              PackOptions options) override {
     return inner_.pack(weight, options);

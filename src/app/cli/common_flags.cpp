@@ -23,6 +23,9 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->required();
   verb.add_option("--backend", flags.backend, "auto, cpu, cuda, ref or ref:mirror")
       ->capture_default_str();
+  verb.add_option("--device", o.gpus, "GPUs of the cuda backend: 0, or 0,1 to work as one")
+      ->delimiter(',')
+      ->capture_default_str();
   verb.add_option("--isa", o.isa, "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();
   verb.add_option("-t,--threads", o.n_threads, "Threads; 0: every core this process may use")

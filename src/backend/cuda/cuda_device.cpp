@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cuda/detail/cuda_ops.h"
+#include "backend/cuda/team/team_device.h"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -54,11 +55,12 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::make(const CudaOptions& options)
   int n_devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&n_devices); error || n_devices == 0)
     return unsupported("no CUDA device: " + std::string(cudaGetErrorString(error)));
-  if (options.ordinal < 0 || options.ordinal >= n_devices)
-    return invalid("CUDA device " + std::to_string(options.ordinal) + " of " +
-                   std::to_string(n_devices));
+  const int ordinal = options.ordinals.front();
+  if (ordinal < 0 || ordinal >= n_devices)
+    return invalid("CUDA device " + std::to_string(ordinal) + ": this machine has " +
+                   std::to_string(n_devices) + ", counted from 0");
   cudaDeviceProp facts{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&facts, options.ordinal))
+  if (const cudaError_t error = cudaGetDeviceProperties(&facts, ordinal))
     return device_error("cudaGetDeviceProperties", error);
   if (facts.major < kOldestMajor)
     return unsupported(std::string(facts.name) + " is older than compute capability 8.0");
@@ -66,7 +68,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::make(const CudaOptions& options)
   device->label_ = "cuda-" + std::string(facts.name);
   device->n_multiprocessors_ = facts.multiProcessorCount;
   device->list_.use_graphs(options.use_graphs);
-  if (const cudaError_t error = cudaSetDevice(options.ordinal))
+  if (const cudaError_t error = cudaSetDevice(ordinal))
     return device_error("cudaSetDevice", error);
   if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking))
     return device_error("cudaStreamCreate", error);
@@ -107,10 +109,7 @@ Result<Buffer> CudaDevice::allocate(std::size_t size_bytes, ops::MemoryKind kind
 }
 
 void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept {
-  if (list_.is_recording()) {
-    flush();
-    list_.record();
-  }
+  if (list_.is_recording()) give_work();
   list_.note_change();
   note(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream_));
 }
@@ -124,6 +123,12 @@ void CudaDevice::begin_step(std::size_t n_tokens) noexcept {
 void CudaDevice::flush() noexcept {
   staging_.upload(stream_);
   if (list_.is_recording()) note(list_.run());
+}
+
+void CudaDevice::give_work() noexcept {
+  const bool was_recording = list_.is_recording();
+  flush();
+  if (was_recording) list_.record();
 }
 
 Status CudaDevice::end_step() noexcept {
@@ -185,6 +190,11 @@ Result<CudaMemory> cuda_memory(int ordinal) {
 }
 
 Result<std::unique_ptr<ops::Device>> make_cuda_device(CudaOptions options) {
+  const bool is_default = options.ordinals.size() == 1 && options.ordinals.front() == 0;
+  if (!is_default) {  // a team of one also keeps its GPU the current one of whatever thread
+    KVASIR_TRY(auto team, TeamDevice::make(options.ordinals, options.use_graphs));
+    return std::unique_ptr<ops::Device>(std::move(team));
+  }
   KVASIR_TRY(auto device, CudaDevice::make(options));
   return std::unique_ptr<ops::Device>(std::move(device));
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "ops/device.h"
@@ -13,7 +14,7 @@
 namespace kvasir::backend::cuda {
 
 struct CudaOptions {
-  int ordinal = 0;         // which GPU
+  std::vector<int> ordinals = {0};  // which GPUs; several work as one (tensor parallelism)
   bool use_graphs = true;  // small steps as captured graphs; the same bits without (EXE-48)
 };
 

@@ -1,6 +1,7 @@
 #include "kv/detail/store_core.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -20,12 +21,25 @@ std::unique_ptr<StateBody> StoreCore::new_body() {
   return body;
 }
 
+// The most heads that every layer of the pool can be divided into; 0: not by heads.
+std::uint32_t StoreCore::heads_of_pool(std::uint32_t pool) const noexcept {
+  std::uint32_t out = 0;
+  for (const GroupGeometry& group : geometry.groups) {
+    if (group.exact_pool != pool && group.encoded_pool != pool) continue;
+    for (const std::uint32_t layer : group.layers)
+      out = std::gcd(out, list[layer].is_attention() ? list[layer].n_kv_heads : 1);
+  }
+  return out;
+}
+
 Status StoreCore::allocate_planes(std::uint32_t pool, std::uint32_t n_blocks) {
   const PoolGeometry& shape = geometry.pools[pool];
+  const std::uint32_t n_heads = heads_of_pool(pool);
   auto& of_pool = planes.emplace_back(shape.layers_per_block);
   for (std::vector<Buffer>& of_layer : of_pool) {
     for (std::size_t i = 0; i < shape.token_bytes.size(); ++i) {
-      KVASIR_TRY(Buffer plane, device.allocate(n_blocks * shape.plane_block_bytes(i)));
+      KVASIR_TRY(Buffer plane,
+                 device.allocate_blocks(n_blocks, shape.plane_block_bytes(i), n_heads));
       of_layer.push_back(std::move(plane));
     }
   }

@@ -120,6 +120,7 @@ struct StoreCore {
         geometry(std::move(shape)),
         forms(std::move(layer_forms)) {}
 
+  std::uint32_t heads_of_pool(std::uint32_t pool) const noexcept;
   Status allocate_planes(std::uint32_t pool, std::uint32_t n_blocks);
 
   std::unique_ptr<StateBody> new_body();

@@ -141,12 +141,11 @@ Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptio
   return verdict;
 }
 
-Result<std::unique_ptr<ops::Device>> make_cuda() { return make_device(Backend::cuda, 1, "auto"); }
-
 // In f32 against the reference itself; in bf16 every product against the mirror, within a bound: a
 // tensor core adds in an order of its own. Logits of bf16 runs are not compared: a last bit of a
 // product moves an activation to the next bf16.
-Result<Verdict> check_cuda(const std::filesystem::path& folder) {
+Result<Verdict> check_cuda(const std::filesystem::path& folder, const std::vector<int>& gpus) {
+  const auto make_cuda = [&] { return make_device(Backend::cuda, 1, "auto", true, gpus); };
   KVASIR_TRY(Verdict verdict, check_reference(folder, make_cuda));
   KVASIR_TRY(auto cuda, make_cuda());
   ShadowDevice shadow(std::move(cuda), backend::ref::make_ref_device(backend::ref::RefMode::mirror),
@@ -160,7 +159,8 @@ Result<Verdict> check_cuda(const std::filesystem::path& folder) {
 
 Result<Verdict> check(const std::filesystem::path& folder, const GoldenOptions& options) {
   if (options.backend == Backend::ref) return check_reference(folder, make_oracle);
-  return options.backend == Backend::cuda ? check_cuda(folder) : check_cpu(folder, options);
+  return options.backend == Backend::cuda ? check_cuda(folder, options.gpus)
+                                          : check_cpu(folder, options);
 }
 
 bool is_wanted(const GoldenOptions& options, const std::string& name) {

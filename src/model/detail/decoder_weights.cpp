@@ -41,13 +41,14 @@ class WeightLoader {
     }
     KVASIR_TRY(out.norm, source_.norm("model.", config_.names.final_norm));
     if (config_.has_head && !config_.tied_head) {
-      KVASIR_TRY(out.own_head, table("lm_head.weight"));
+      KVASIR_TRY(out.own_head, table("lm_head.weight", /*may_split=*/true));
     }
     return out;
   }
 
-  Result<std::unique_ptr<ops::PackedMatrix>> table(const std::string& name) {
-    return source_.matrix(name, config_.vocab, config_.hidden, source_.exact_f32());
+  Result<std::unique_ptr<ops::PackedMatrix>> table(const std::string& name,
+                                                   bool may_split = false) {
+    return source_.matrix(name, config_.vocab, config_.hidden, source_.exact_f32(), may_split);
   }
 
   Result<PerLayerInputWeights> load_per_layer_inputs() {

@@ -60,9 +60,10 @@ WeightSource::WeightSource(const formats::ModelFiles& files,
 Result<std::unique_ptr<ops::PackedMatrix>> WeightSource::matrix(const std::string& name,
                                                                 std::uint32_t n_out,
                                                                 std::uint32_t n_in,
-                                                                bool exact_f32) {
+                                                                bool exact_f32,
+                                                                bool may_split) {
   KVASIR_TRY(const codec::WeightMatrix stored, files_.matrix(name, n_out, n_in));
-  KVASIR_TRY(auto packed, pack(stored, exact_f32));
+  KVASIR_TRY(auto packed, pack(stored, {.exact_f32 = exact_f32, .may_split = may_split}));
   done_with(stored);
   return packed;
 }
@@ -72,7 +73,7 @@ Result<Linear> WeightSource::linear(const std::string& name,
                                     std::uint32_t n_in,
                                     bool has_bias) {
   Linear out;
-  KVASIR_TRY(out.weight, matrix(name + ".weight", n_out, n_in, exact_f32_));
+  KVASIR_TRY(out.weight, matrix(name + ".weight", n_out, n_in, exact_f32_, /*may_split=*/true));
   if (has_bias) {
     KVASIR_TRY(out.bias, vector(name + ".bias", n_out));
   }
@@ -166,13 +167,13 @@ Result<Norm> WeightSource::norm(const std::string& prefix, std::string_view name
 }
 
 Result<std::unique_ptr<ops::PackedMatrix>> WeightSource::pack(const codec::WeightMatrix& rows) {
-  return pack(rows, exact_f32_);
+  return pack(rows, {.exact_f32 = exact_f32_});
 }
 
 Result<std::unique_ptr<ops::PackedMatrix>> WeightSource::pack(const codec::WeightMatrix& rows,
-                                                              bool exact_f32) {
+                                                              ops::PackOptions options) {
   if (is_rehearsal_) return std::unique_ptr<ops::PackedMatrix>();
-  return device_->pack(rows, {.exact_f32 = exact_f32});
+  return device_->pack(rows, options);
 }
 
 void WeightSource::done_with(const codec::WeightMatrix& stored) {

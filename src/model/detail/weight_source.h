@@ -35,11 +35,12 @@ class WeightSource {
   const DecoderConfig& config() const noexcept { return config_; }
   bool exact_f32() const noexcept { return exact_f32_; }
 
-  // `name` is whole, with its suffix. Null in rehearsal.
+  // `name` is whole, with its suffix. Null in rehearsal. may_split: as ops::PackOptions.
   Result<std::unique_ptr<ops::PackedMatrix>> matrix(const std::string& name,
                                                     std::uint32_t n_out,
                                                     std::uint32_t n_in,
-                                                    bool exact_f32);
+                                                    bool exact_f32,
+                                                    bool may_split = false);
   // "{name}.weight" and, if it has one, "{name}.bias".
   Result<Linear> linear(const std::string& name,
                         std::uint32_t n_out,
@@ -75,7 +76,8 @@ class WeightSource {
   bool is_rehearsal() const noexcept { return is_rehearsal_; }
 
  private:
-  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& rows, bool exact_f32);
+  Result<std::unique_ptr<ops::PackedMatrix>> pack(const codec::WeightMatrix& rows,
+                                                  ops::PackOptions options);
 
   const formats::ModelFiles& files_;
   const DecoderConfig& config_;

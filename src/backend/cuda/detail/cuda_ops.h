@@ -48,6 +48,9 @@ class CudaDevice final : public ops::Device {
   Status end_step() noexcept override;
   Status synchronize() noexcept override;
 
+  // What the step has come to so far goes to the stream; the step goes on.
+  void give_work() noexcept;
+
   cudaStream_t stream() const noexcept { return stream_; }
   Queue& queue() noexcept { return list_; }
   // Whether launches of this step go to the stream as they come: libraries may be called.

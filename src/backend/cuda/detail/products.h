@@ -19,7 +19,7 @@
 namespace kvasir::backend::cuda {
 
 // Workspace slots of products (CudaDevice::workspace).
-enum ProductSlot : int { kConverted = 7, kDecoded = 6, kBlas = 5, kProbe = 4 };
+enum ProductSlot : int { kConverted = 7, kDecoded = 6, kBlas = 5, kProbe = 4, kTeamColumns = 2 };
 
 class Products {
  public:
