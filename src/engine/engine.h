@@ -182,10 +182,13 @@ class Engine {
   Result<kv::KvStep> reserve(StepReport& report);
   bool relieve(StepReport& report);
   void open_work();
-  Result<LogitsView> run(const kv::KvStep& step);
+  Result<StepOutput> run(const kv::KvStep& step);
+  void want_scores_or_picks();
+  PickRow pick_for(const RowWork& work, std::size_t i) const;
   StepBatch batch_of(const kv::KvStep& step) const noexcept;
-  Status sample(const LogitsView& logits);
-  Status sample_row(RowWork& work, const LogitsView& logits);
+  Status sample(const StepOutput& output);
+  Status sample_row(RowWork& work, const StepOutput& output);
+  Result<Sampled> sample_token(RowWork& work, const StepOutput& output, std::uint32_t i);
   Status take_hidden(RowWork& work, const LogitsView& outputs);
   void deliver(kv::KvStep& step);
   void deliver_row(RowWork& work);
@@ -223,6 +226,7 @@ class Engine {
   std::vector<kv::RowSpan> spans_;
   std::vector<RowWork> work_;
   std::vector<std::uint32_t> tokens_, positions_, wanted_, keep_, row_ends_;
+  std::vector<PickRow> picks_;  // of wanted_; empty: nobody picks
   std::vector<Request*> ending_;
   EngineSnapshot totals_;
 };

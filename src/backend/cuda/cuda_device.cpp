@@ -39,7 +39,8 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_experts = &moe_experts,
                             .linear_group = &linear_group,
                             .add_norm = &add_norm,
-                            .query_key = &query_key};
+                            .query_key = &query_key,
+                            .pick = &pick};
 
 void free_device(void*, std::byte* data, std::size_t) noexcept { cudaFree(data); }
 void free_host(void*, std::byte* data, std::size_t) noexcept { cudaFreeHost(data); }

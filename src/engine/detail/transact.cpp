@@ -26,8 +26,8 @@ Status Engine::transact(StepReport& report) {
   KVASIR_TRY(kv::KvStep step, reserve(report));  // ~KvStep gives the blocks back
   open_work();
   RequestTxn requests(work_);  // ~RequestTxn restores samplers and constraints
-  KVASIR_TRY(const LogitsView logits, run(step));
-  KVASIR_TRY_DO(sample(logits));
+  KVASIR_TRY(const StepOutput output, run(step));
+  KVASIR_TRY_DO(sample(output));
   deliver(step);
   parts_.executor.replay(batch_of(step), keep_);  // noexcept
   std::move(step).commit(keep_);                  // noexcept
@@ -138,10 +138,10 @@ void Engine::open_work() {
 }
 
 StepBatch Engine::batch_of(const kv::KvStep& step) const noexcept {
-  return {tokens_, positions_, step.views(), wanted_};
+  return {tokens_, positions_, step.views(), wanted_, picks_};
 }
 
-Result<LogitsView> Engine::run(const kv::KvStep& step) {
+Result<StepOutput> Engine::run(const kv::KvStep& step) {
   tokens_.clear();
   positions_.clear();
   wanted_.clear();
@@ -165,17 +165,46 @@ Result<LogitsView> Engine::run(const kv::KvStep& step) {
     }
     work.n_logits = wanted_.size() - work.first_logit;
   }
-  KVASIR_TRY(const LogitsView logits, parts_.executor.forward(batch_of(step)));
+  want_scores_or_picks();
+  KVASIR_TRY_DO(parts_.executor.launch(batch_of(step)));
+  KVASIR_TRY(const StepOutput out, parts_.executor.collect());
   const bool is_whole =
-      wanted_.empty() || (logits.data != nullptr && logits.n_rows == wanted_.size() &&
-                          logits.vocab == parts_.executor.output_width());
-  if (!is_whole) return Error{Errc::device, "the executor returned other logits than were wanted"};
-  return logits;
+      wanted_.empty() || (out.logits.data != nullptr && out.logits.n_rows == wanted_.size() &&
+                          out.logits.vocab == parts_.executor.output_width());
+  if (!is_whole || out.picked.size() != picks_.size())
+    return Error{Errc::device, "the executor returned other outputs than were wanted"};
+  return out;
 }
 
-Status Engine::sample(const LogitsView& logits) {
+// Scores stay where they are if all that their row needs of them is a token (SAMP-2, SAMP-12).
+void Engine::want_scores_or_picks() {
+  picks_.clear();
+  if (!parts_.executor.picks_tokens()) return;
+  picks_.resize(wanted_.size());
+  for (const RowWork& work : work_) {
+    if (!work.span) {  // the row is its leader's
+      if (work.n_logits > 0) picks_[work.first_logit] = {};
+      continue;
+    }
+    for (std::size_t i = 0; i < work.n_logits; ++i)
+      picks_[work.first_logit + i] = pick_for(work, i);
+  }
+  const bool is_any = std::any_of(picks_.begin(), picks_.end(), [](const PickRow& row) {
+    return row.kind != PickKind::none;
+  });
+  if (!is_any) picks_.clear();
+}
+
+PickRow Engine::pick_for(const RowWork& work, std::size_t i) const {
+  const Request& request = *work.request;
+  const bool is_read = !work.samples || request.constraint || request.options.hidden ||
+                       (request.options.prompt_logprobs && work.kind == SpanKind::prefill);
+  return is_read ? PickRow{} : request.session.pick_at(request.emitted.size() + i);
+}
+
+Status Engine::sample(const StepOutput& output) {
   for (RowWork& work : work_) {
-    Status sampled = sample_row(work, logits);
+    Status sampled = sample_row(work, output);
     if (sampled) continue;
     const Error& error = sampled.error();
     const bool is_code =
@@ -198,8 +227,9 @@ Status Engine::take_hidden(RowWork& work, const LogitsView& outputs) {
   return {};
 }
 
-Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
+Status Engine::sample_row(RowWork& work, const StepOutput& output) {
   Request& request = *work.request;
+  const LogitsView& logits = output.logits;
   if (request.options.hidden) return take_hidden(work, logits);
   if (request.options.prompt_logprobs && work.span && work.kind == SpanKind::prefill) {
     for (std::size_t i = 0; i < work.n_logits; ++i) {
@@ -218,17 +248,8 @@ Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
   const bool is_decode = work.kind == SpanKind::decode;
   work.walk.begin(is_decode ? std::span<const TokenId>(request.drafts) : std::span<const TokenId>(),
                   request.n_remaining(), eos_ids);
-  const std::size_t first = is_decode ? work.first_logit : work.first_logit + work.n_logits - 1;
   while (!work.walk.done()) {
-    const std::uint32_t i = work.walk.position();
-    sampling::TokenMask mask;
-    if (request.constraint) {
-      KVASIR_TRY(mask.words, request.constraint->mask());
-    }
-    Result<Sampled> drawn = request.session.sample(
-        logits.row(first + i), request.emitted.size() + i, mask.words.empty() ? nullptr : &mask);
-    if (!drawn) return std::move(drawn).error();
-    Sampled& sampled = *drawn;
+    KVASIR_TRY(Sampled sampled, sample_token(work, output, work.walk.position()));
     const bool is_eos = std::find(eos_ids.begin(), eos_ids.end(), sampled.token) != eos_ids.end();
     bool grammar_done = false;
     if (request.constraint && !is_eos) {
@@ -239,6 +260,24 @@ Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
     if (!work.walk.done()) request.session.commit(sampled.token);
   }
   return {};
+}
+
+// The i-th token of a row's step: picked where its scores are, or sampled from them here.
+Result<Sampled> Engine::sample_token(RowWork& work, const StepOutput& output, std::uint32_t i) {
+  Request& request = *work.request;
+  const bool is_decode = work.kind == SpanKind::decode;
+  const std::size_t row = work.first_logit + (is_decode ? i : work.n_logits - 1);
+  if (!picks_.empty() && picks_[row].kind != PickKind::none) {
+    const TokenId token = output.picked[row];
+    if (token == kNoToken) return Error{Errc::device, std::string(sampling::kNumericError)};
+    return Sampled{token, std::nullopt};
+  }
+  sampling::TokenMask mask;
+  if (request.constraint) {
+    KVASIR_TRY(mask.words, request.constraint->mask());
+  }
+  return request.session.sample(output.logits.row(row), request.emitted.size() + i,
+                                mask.words.empty() ? nullptr : &mask);
 }
 
 // Rows in row order, token by token; then what each row keeps. From here to the commit nothing can

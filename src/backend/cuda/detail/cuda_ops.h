@@ -148,5 +148,7 @@ void latent_attention(ops::Device&, const ops::LatentAttentionArgs&) noexcept;
 void index_select(ops::Device&, const ops::IndexSelectArgs&) noexcept;
 // moe_route.cpp
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
+// pick.cpp
+void pick(ops::Device&, const ops::PickArgs&) noexcept;
 
 }  // namespace kvasir::backend::cuda
