@@ -17,8 +17,8 @@
 namespace kvasir {
 
 struct StepBatch {
-  // [n_tokens], rows one after another; picked_from(i): what is picked for wanted row i of the batch
-  // launched before, which nobody need have read yet (EXE-10).
+  // [n_tokens], rows one after another; picked_from(i): what is picked for wanted row i of the
+  // batch launched before, which nobody need have read yet (EXE-10).
   std::span<const TokenId> tokens;
   std::span<const std::uint32_t> positions;  // [n_tokens] absolute
   KvViews kv;

@@ -321,8 +321,9 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
     KVASIR_TRY(m->host_output,
                device.allocate(limits.max_wanted * width * sizeof(float), ops::MemoryKind::host));
   }
-  KVASIR_TRY(m->host_picked, device.allocate(Impl::kMaxLaunched * limits.max_wanted * sizeof(TokenId),
-                                             ops::MemoryKind::host));
+  KVASIR_TRY(m->host_picked,
+             device.allocate(Impl::kMaxLaunched * limits.max_wanted * sizeof(TokenId),
+                             ops::MemoryKind::host));
   m->scratch.kv_type = m->exact_f32 || device.is_exact() ? DType::f32 : DType::bf16;
   return std::unique_ptr<Model>(new Model(std::move(m)));
 }
@@ -350,9 +351,8 @@ std::size_t Model::pick(std::span<const PickRow> rows, const Launched& step) {
   Impl& m = *impl_;
   const auto n = static_cast<std::uint32_t>(rows.size());
   TokenId* const picked = m.scratch.picked.data();
-  m.device.ops().pick(m.device, {.scores = m.scratch.logits.rows(0, n),
-                                 .rows = rows,
-                                 .picked = picked});
+  m.device.ops().pick(m.device,
+                      {.scores = m.scratch.logits.rows(0, n), .rows = rows, .picked = picked});
   const std::size_t at = step.slot * m.limits.max_wanted * sizeof(TokenId);
   m.device.copy(m.host_picked.data() + at, reinterpret_cast<const std::byte*>(picked),
                 n * sizeof(TokenId));

@@ -16,7 +16,7 @@ struct EmbedArgs {
   const PackedMatrix* table = nullptr;    // [vocab, hidden]
   float scale = 1.0f;
   const std::uint32_t* picked = nullptr;  // device memory, where there are such tokens
-  MatView out;  // [n_tokens, hidden]
+  MatView out;                            // [n_tokens, hidden]
 };
 
 // A host backend's way to a token; kNoToken, whose row is nobody's, becomes 0.

@@ -32,8 +32,9 @@ std::uint32_t word_of(std::uint32_t token, const DrawKey& key) noexcept {
                     key.seed)[token % 4];
 }
 
-// ln of a normal number: x = m·2ᵉ, √½ ≤ m < √2, ln m = 2·atanh(s), s = (m − 1) / (m + 1) ≤ 0.172: the
-// series to s²¹ leaves s²³/23. Near 1, e is 0 and m − 1 exact, so the result is as good as log1p's.
+// ln of a normal number: x = m·2ᵉ, √½ ≤ m < √2, ln m = 2·atanh(s), s = (m − 1) / (m + 1) ≤ 0.172:
+// the series to s²¹ leaves s²³/23. Near 1, e is 0 and m − 1 exact, so the result is as good as
+// log1p's.
 double log_of(double x) noexcept {
   constexpr std::int64_t kSqrtHalf = 0x3FE6A09E667F3BCD;  // the bits of √½
   constexpr double kLn2High = 0x1.62e42feep-1;            // few bits: e · kLn2High is exact
@@ -45,8 +46,8 @@ double log_of(double x) noexcept {
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
   double p = 1.0 / 21;
-  for (const double term : {1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7,
-                            1.0 / 5, 1.0 / 3})
+  for (const double term :
+       {1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3})
     p = p * z + term;
   const double twice = s + s;
   return e * kLn2High + (twice + (twice * z * p + e * kLn2Low));

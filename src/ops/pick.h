@@ -1,5 +1,5 @@
-// pick: a token of each row of scores: the highest, or a draw (SAMP-12). The definition is here, for
-// sampling/ and the host's backends; a device's own version gives the same tokens of the same
+// pick: a token of each row of scores: the highest, or a draw (SAMP-12). The definition is here,
+// for sampling/ and the host's backends; a device's own version gives the same tokens of the same
 // scores.
 #pragma once
 

@@ -50,9 +50,9 @@ inline PickCase draw_pick_case(std::uint32_t vocab, std::uint32_t seed) {
 inline std::vector<std::uint32_t> pick_with(Device& device, const PickCase& c) {
   const auto n = static_cast<std::uint32_t>(c.rows.size());
   std::vector<std::uint32_t> out(n, 7);
-  device.ops().pick(device, {.scores = {c.scores.data(), n, c.vocab, c.vocab},
-                             .rows = c.rows,
-                             .picked = out.data()});
+  device.ops().pick(
+      device,
+      {.scores = {c.scores.data(), n, c.vocab, c.vocab}, .rows = c.rows, .picked = out.data()});
   return out;
 }
 

@@ -31,7 +31,8 @@ TEST(CudaPick, IsTheHostsTokenOfEveryRow) {
 TEST(CudaPick, GumbelNumbersAreTheHosts) {
   KVASIR_NEEDS_CUDA();
   constexpr std::uint32_t kVocab = 50'000, kRows = 512;
-  ops::testing::PickCase c{.vocab = kVocab, .scores = std::vector<float>(std::size_t{kRows} * kVocab)};
+  ops::testing::PickCase c{.vocab = kVocab,
+                           .scores = std::vector<float>(std::size_t{kRows} * kVocab)};
   for (std::uint32_t r = 0; r < kRows; ++r)
     c.rows.push_back({.seed = 99, .position = r, .scale = 1.0f, .kind = PickKind::drawn});
   std::vector<std::uint32_t> expected;
@@ -50,11 +51,11 @@ TEST(CudaEmbed, TakesTokensThatWerePicked) {
   const Array<std::uint32_t> picked(device, std::vector<std::uint32_t>{31, kNoToken, 5});
   const auto embed = [&](const std::vector<std::uint32_t>& tokens) {
     const Array<float> out(device, tokens.size() * 64);
-    device.ops().embed(device,
-                       {.tokens = tokens,
-                        .table = packed.get(),
-                        .picked = picked.data(),
-                        .out = mat_view(out.data(), static_cast<std::uint32_t>(tokens.size()), 64)});
+    device.ops().embed(
+        device, {.tokens = tokens,
+                 .table = packed.get(),
+                 .picked = picked.data(),
+                 .out = mat_view(out.data(), static_cast<std::uint32_t>(tokens.size()), 64)});
     return out.get();
   };
 

@@ -85,8 +85,8 @@ void Staging::forget(const void* key, std::size_t key_size) noexcept {
 
 void Staging::upload(cudaStream_t stream) noexcept {
   if (uploaded_ == used_) return;
-  note(cudaMemcpyAsync(device_.data() + uploaded_, pinned().memory.data() + uploaded_, used_ - uploaded_,
-                       cudaMemcpyHostToDevice, stream));
+  note(cudaMemcpyAsync(device_.data() + uploaded_, pinned().memory.data() + uploaded_,
+                       used_ - uploaded_, cudaMemcpyHostToDevice, stream));
   uploaded_ = used_;
 }
 

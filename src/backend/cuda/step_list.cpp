@@ -76,9 +76,8 @@ StepList::Graph& StepList::graph_of_list() {
   if (!graphs_.empty() && is_equal(graphs_.front())) return graphs_.front();  // mostly
   const std::uint64_t key = hash_of(params_.data(), params_.size(),
                                     hash_of(entries_.data(), entries_bytes, 0xcbf29ce484222325ull));
-  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Graph& g) {
-    return g.key == key && is_equal(g);
-  });
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(),
+                                  [&](const Graph& g) { return g.key == key && is_equal(g); });
   if (found != graphs_.end()) {
     graphs_.splice(graphs_.begin(), graphs_, found);
     return graphs_.front();

@@ -8,10 +8,10 @@ namespace kvasir::backend::ref {
 namespace {
 
 double score_of(std::span<const float> x, std::uint32_t token, float top, const PickRow& row) {
-  const auto words = philox4x32({static_cast<std::uint32_t>(row.position),
-                                 static_cast<std::uint32_t>(row.position >> 32), token / 4, 0},
-                                {static_cast<std::uint32_t>(row.seed),
-                                 static_cast<std::uint32_t>(row.seed >> 32)});
+  const auto words = philox4x32(
+      {static_cast<std::uint32_t>(row.position), static_cast<std::uint32_t>(row.position >> 32),
+       token / 4, 0},
+      {static_cast<std::uint32_t>(row.seed), static_cast<std::uint32_t>(row.seed >> 32)});
   return static_cast<double>(x[token] - top) * static_cast<double>(row.scale) +
          ops::gumbel(words[token % 4]);
 }

@@ -76,8 +76,8 @@ struct FakeExecutor final : Executor {
   std::vector<std::string>* trace = nullptr;
   std::vector<std::size_t> step_sizes;
   std::vector<std::size_t> wanted_sizes;
-  bool picks = true;      // tokens of rows that let it
-  bool is_behind = false;  // pretends that work goes on after launch()
+  bool picks = true;        // tokens of rows that let it
+  bool is_behind = false;   // pretends that work goes on after launch()
   bool is_trunk = false;    // output rows are the first columns of the logits
   bool is_encoder = false;  // no KV, whole rows
 

@@ -135,8 +135,8 @@ __device__ double gumbel_of(std::uint32_t word) {
   return -log_of(-log_of(__dsub_rn(1.0, v)));
 }
 __device__ double score_of(float x, float top, float scale, std::uint32_t word) {
-  return __dadd_rn(
-      __dmul_rn(static_cast<double>(below(x, top)), static_cast<double>(scale)), gumbel_of(word));
+  return __dadd_rn(__dmul_rn(static_cast<double>(below(x, top)), static_cast<double>(scale)),
+                   gumbel_of(word));
 }
 
 // No less than the Gumbel number of the word, as ops/pick.cpp's gumbel_bound.
@@ -157,8 +157,9 @@ __global__ void __launch_bounds__(kThreads) draws_kernel(const __grid_constant__
   const PickPeak top = peak_of_row(p, row);
   if (top.is_broken) return;
   const float* const x = p.scores.row(row);
-  PickDraw best{score_of(top.max, top.max, spec.scale, words_of(spec, top.token / 4).w[top.token % 4]),
-                top.token};
+  PickDraw best{
+      score_of(top.max, top.max, spec.scale, words_of(spec, top.token / 4).w[top.token % 4]),
+      top.token};
   for (unsigned j = 0; j < kPickChunk / 4 / kThreads; ++j) {
     const std::uint32_t lane = blockIdx.x * (kPickChunk / 4) + j * kThreads + threadIdx.x;
     float value[4], scaled[4];
