@@ -45,6 +45,10 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--rows", flags->options.n_rows, "Rows that decode together")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
+  verb->add_option("--requests", flags->options.n_requests,
+                   "Serve so many requests of that size too, --rows at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 16));
   verb->add_option("--runs", flags->options.n_runs, "Timed runs after a short warm-up")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));

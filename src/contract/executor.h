@@ -12,15 +12,21 @@
 #include "base/result.h"
 #include "contract/kv_list.h"
 #include "tensor/kv_views.h"
+#include "tensor/pick_row.h"
 
 namespace kvasir {
 
 struct StepBatch {
-  std::span<const TokenId> tokens;           // [n_tokens], rows one after another
+  // [n_tokens], rows one after another; picked_from(i): what is picked for wanted row i of the
+  // batch launched before, which nobody need have read yet (EXE-10).
+  std::span<const TokenId> tokens;
   std::span<const std::uint32_t> positions;  // [n_tokens] absolute
   KvViews kv;
   std::span<const std::uint32_t>
       wanted;  // ascending indices into tokens whose output rows are wanted (EXE-36)
+  // [n wanted]: rows of another kind than `none` leave a token in the place of their scores. Empty:
+  // the scores of all rows are wanted.
+  std::span<const PickRow> picks = {};
 };
 
 // What an output row is: scores to sample from, or a hidden state to make an embedding of. It
@@ -32,6 +38,11 @@ struct LogitsView {  // host memory, valid until the next forward
   std::size_t n_rows = 0;  // = wanted.size()
   std::size_t vocab = 0;   // columns: output_width()
   std::span<const float> row(std::size_t i) const noexcept { return {data + i * vocab, vocab}; }
+};
+
+struct StepOutput {
+  LogitsView logits;                // what rows with a pick hold is left open
+  std::span<const TokenId> picked;  // [n wanted] or empty; until the next but one launch
 };
 
 class Executor {
@@ -46,7 +57,23 @@ class Executor {
   virtual std::uint32_t output_width() const noexcept { return vocab_size(); }
   // Bidirectional: a row is fed in one step from position 0 (SCH-12), and leaves no state.
   virtual bool takes_whole_rows() const noexcept { return false; }
-  virtual Result<LogitsView> forward(const StepBatch& batch) = 0;
+
+  // A forward in two. launch() has read the batch when it returns; what it writes is there for a
+  // batch launched after it, and for the host from collect() on, which is of the oldest batch not
+  // collected. One more may be launched before that (EXE-10) if no row of the older one wants its
+  // scores. Errors: of launch, that nothing was done; of collect, Errc::device: what the batches on
+  // their way have written is lost, and the later one is to be collected too.
+  virtual Status launch(const StepBatch& batch) = 0;
+  virtual Result<StepOutput> collect() = 0;
+  // Whether launch() returns before the work is done: there is something to gain by running ahead.
+  virtual bool runs_behind() const noexcept { return false; }
+  virtual bool picks_tokens() const noexcept { return false; }  // StepBatch::picks may be given
+  // The scores of all wanted rows, of a batch without picks. Nothing else is on its way.
+  Result<LogitsView> forward(const StepBatch& batch) {
+    KVASIR_TRY_DO(launch(batch));
+    KVASIR_TRY(const StepOutput out, collect());
+    return out.logits;
+  }
 
   // Recurrent layers cannot be trimmed; they step back by a replay (KV-39, KV-54). For the batch
   // that was fed last: leaves at `to` of every recurrent view the state after the first keep[i]

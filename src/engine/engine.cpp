@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "engine/detail/request.h"
 
 namespace kvasir::engine {
@@ -76,13 +77,16 @@ Engine::Engine(EngineParts parts,
       options_(std::move(options)),
       planner_(std::move(planner)),
       queue_(options_.queue_limit),
-      context_limit_(std::move(limit)) {}
+      context_limit_(std::move(limit)),
+      current_(std::make_unique<StepFrame>()),
+      next_(std::make_unique<StepFrame>()) {}
 
 Engine::~Engine() {
   cancel_all(CancelReason::engine_closed);
   StepReport report;
   drop_ended();
   settle(report);
+  drain();
 }
 
 PreparedRequest::PreparedRequest(std::vector<std::unique_ptr<Request>> choices) noexcept
@@ -246,31 +250,41 @@ StepReport Engine::step() {
   drop_ended();
   settle(report);
   admit(report);
-  propose_drafts();
-  make_plan();
   report.wake_at = plan_.wake_at;
-  report.is_idle = plan_.empty();
-  if (plan_.empty()) return report;
+  drain();
   const Clock::Duration began = parts_.clock.now();
-  if (Status done = transact(report); !done) {
-    for (const PlannedRow& row : plan_.rows)
-      find(row.request)->fail("engine_failed", done.error().what);
+  const FloatModeScope float_mode;  // the numerics contract, whosever thread this is
+  Status done;
+  if (!current_->is_on_its_way) {
+    propose_drafts();
+    make_plan();
+    report.is_idle = plan_.empty();
+    if (plan_.empty()) return report;
+    done = begin_step(report);
+  }
+  if (done) {
+    run_ahead();
+    done = complete_step(report);
+  }
+  if (!done) {
+    abort_steps(done.error());
     report.failure = std::move(done).error();
   }
-  count_step(std::chrono::duration<double>(parts_.clock.now() - began).count());
+  count_step(*current_, std::chrono::duration<double>(parts_.clock.now() - began).count());
+  std::swap(current_, next_);
   settle(report);
   return report;
 }
 
-void Engine::count_step(double seconds) {
+void Engine::count_step(const StepFrame& frame, double seconds) {
   const bool has_prefill =
-      std::any_of(plan_.rows.begin(), plan_.rows.end(),
+      std::any_of(frame.rows.begin(), frame.rows.end(),
                   [](const PlannedRow& row) { return row.kind == SpanKind::prefill; });
   (has_prefill ? totals_.prefill_steps : totals_.decode_steps).add(seconds);
   if (!options_.step_bytes) return;
   row_ends_.clear();
-  for (const PlannedRow& row : plan_.rows) row_ends_.push_back(static_cast<std::uint32_t>(row.end));
-  const std::uint64_t bytes = options_.step_bytes(tokens_.size(), row_ends_);
+  for (const PlannedRow& row : frame.rows) row_ends_.push_back(static_cast<std::uint32_t>(row.end));
+  const std::uint64_t bytes = options_.step_bytes(frame.tokens.size(), row_ends_);
   totals_.step_bytes += bytes;
   if (has_prefill || !(seconds > 0)) return;
   const double speed = static_cast<double>(bytes) / seconds;
@@ -423,8 +437,9 @@ std::string Engine::check_invariants() const {
     if (request->owns_state() && ++owners[*request->row] != 1) return "two requests own one row";
     const std::uint64_t length = parts_.store->length(*request->row);
     const std::uint64_t known = request->prompt().size() + request->emitted.size();
+    const std::uint64_t n_unfed = is_fed_ahead(*request) ? 0 : 1;
     const bool is_prompt_fed = request->stage != Stage::preparing;
-    if (is_prompt_fed ? length + 1 != known : length >= request->prompt().size())
+    if (is_prompt_fed ? length + n_unfed != known : length >= request->prompt().size())
       return "a row's state disagrees with its tokens";
   }
   for (const kv::KvSnapshot::Row& row : books.rows) {

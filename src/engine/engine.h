@@ -31,8 +31,9 @@
 
 namespace kvasir::engine {
 
-struct Request;  // private: one request's state
-struct RowWork;  // private: one row's part of a step
+struct Request;    // private: one request's state
+struct RowWork;    // private: one row's part of a step
+struct StepFrame;  // private: a step from its plan to its delivery
 
 struct EngineOptions {
   std::uint32_t max_rows = 8;                    // SCH-2
@@ -159,7 +160,7 @@ class Engine {
   void propose_drafts();
   void make_plan();
   void bound_tentative_tokens();
-  void count_step(double seconds);
+  void count_step(const StepFrame& frame, double seconds);
   std::optional<CancelReason> cancel_reason(const Request& request) const noexcept;
   std::optional<Clock::Duration> patience_of(const Request& request) const noexcept;
 
@@ -177,22 +178,42 @@ class Engine {
   std::string_view namespace_of(const Request& request) const noexcept;
 
   // detail/transact.cpp: the step
-  Status transact(StepReport& report);
+  Status begin_step(StepReport& report);
+  Status complete_step(StepReport& report);
+  void abort_steps(const Error& error);
+  void fail_rows(std::span<const PlannedRow> rows, const Error& error);
   Status convert_due(StepReport& report);
   Result<kv::KvStep> reserve(StepReport& report);
   bool relieve(StepReport& report);
-  void open_work();
-  Result<LogitsView> run(const kv::KvStep& step);
-  StepBatch batch_of(const kv::KvStep& step) const noexcept;
-  Status sample(const LogitsView& logits);
-  Status sample_row(RowWork& work, const LogitsView& logits);
+  void open_work(StepFrame& frame);
+  void gather(StepFrame& frame);
+  void want_scores_or_picks(StepFrame& frame);
+  PickRow pick_for(const RowWork& work, std::size_t i) const;
+  Status launch(StepFrame& frame);
+  Result<StepOutput> collect(StepFrame& frame);
+  Status sample(StepFrame& frame, const StepOutput& output);
+  Status sample_row(StepFrame& frame, RowWork& work, const StepOutput& output);
+  Result<Sampled> sample_token(const StepFrame& frame,
+                               RowWork& work,
+                               const StepOutput& output,
+                               std::uint32_t i);
   Status take_hidden(RowWork& work, const LogitsView& outputs);
-  void deliver(kv::KvStep& step);
+  void deliver(StepFrame& frame);
   void deliver_row(RowWork& work);
   void deliver_prompt(RowWork& work);
 
+  // detail/look_ahead.cpp: the next step, before this one's tokens are read
+  void run_ahead();
+  bool may_run_ahead() const;
+  bool can_go_on(const RowWork& work) const;
+  void open_ahead(StepFrame& frame);
+  void resolve_ahead();
+  void drain();
+  bool is_fed_ahead(const Request& request) const noexcept;
+  void drop_from_steps(const Request& request) noexcept;
+
   // detail/settle.cpp: after the commit, and ends
-  void advance_rows();
+  void advance_rows(StepFrame& frame);
   void advance_prefill(RowWork& work);
   void report_prompt(const Request& leader, std::uint64_t n_fed) const noexcept;
   void fork_choices(Request& leader);
@@ -221,8 +242,10 @@ class Engine {
   StepPlan plan_;  // buffers of one step, reused
   std::vector<sched::PlanRow> plan_rows_;
   std::vector<kv::RowSpan> spans_;
-  std::vector<RowWork> work_;
-  std::vector<std::uint32_t> tokens_, positions_, wanted_, keep_, row_ends_;
+  std::vector<std::uint32_t> row_ends_;
+  // The step that is delivered next, and the one launched behind it (EXE-10). Between two calls of
+  // step() only the former may be on its way; its KV is committed then.
+  std::unique_ptr<StepFrame> current_, next_;
   std::vector<Request*> ending_;
   EngineSnapshot totals_;
 };

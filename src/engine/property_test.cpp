@@ -72,9 +72,11 @@ class Property {
   Property(std::uint32_t seed,
            std::size_t n_blocks,
            const kv::KvScheme& scheme = {},
-           bool has_state = false)
+           bool has_state = false,
+           bool runs_ahead = false)
       : random_(seed), rig_(options(), n_blocks, true, 8, nullptr, scheme, has_state) {
     if (has_state) rig_.executor.max_tentative = 12;
+    rig_.executor.is_behind = runs_ahead;
   }
 
   void run(int n_events) {
@@ -99,6 +101,7 @@ class Property {
   std::size_t n_completed = 0, n_ended = 0, n_tokens = 0, n_cached = 0;
   std::uint64_t n_drafts_accepted = 0;
   std::uint32_t n_replays() const { return rig_.executor.n_replays; }
+  std::uint32_t n_ahead() const { return rig_.executor.n_ahead; }
 
  private:
   static EngineOptions options() {
@@ -321,6 +324,29 @@ TEST(EngineProperty, RandomEventsWithRecurrentLayers) {
     EXPECT_GT(property.n_cached, 500u);
     EXPECT_GT(property.n_drafts_accepted, 50u);
     EXPECT_GT(property.n_replays(), 50u);
+  }
+  log::set_level(log::Level::info);
+}
+
+// The same, with steps launched before the last one's tokens are read (EXE-10), on every layout.
+TEST(EngineProperty, RandomEventsWithLookAhead) {
+  log::set_level(log::Level::error);
+  const kv::KvScheme encoded{.kind = kv::KvSchemeKind::affine_uniform,
+                             .bits = 8,
+                             .group = 32,
+                             .start = 0,
+                             .first_span = 24};
+  for (const std::uint32_t seed : {10u, 11u, 12u, 13u, 14u, 15u}) {
+    std::cout << "seed " << seed << "\n";
+    const bool has_state = seed % 3 == 0;
+    Property property(seed, seed % 2 ? 150 : 800, seed % 3 == 1 ? encoded : kv::KvScheme{},
+                      has_state, true);
+    property.run(15'000);
+    if (HasFatalFailure()) break;
+    std::cout << property.n_completed << " completed, " << property.n_ahead() << " steps ahead\n";
+    EXPECT_GT(property.n_completed, has_state ? 150u : 500u);
+    EXPECT_GT(property.n_cached, 200u);
+    EXPECT_GT(property.n_ahead(), 300u);
   }
   log::set_level(log::Level::info);
 }

@@ -1,5 +1,6 @@
-// Speed of one model: prefill and decode, with the bytes and operations they need and the share of
-// this machine's measured limits. Runs on the calling thread.
+// Speed of one model: prefill and decode by the engine's own steps (scheduler to delivery, no
+// text), with the bytes and operations they need and the share of this machine's measured limits.
+// Runs on the calling thread.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@ struct Options {
   std::uint32_t n_prefill = 512;  // prompt tokens of a row
   std::uint32_t n_decode = 64;    // tokens of a row after it, one a step
   std::uint32_t n_rows = 1;       // rows that decode together
+  std::uint32_t n_requests = 0;   // of that size, served once as they come; 0: none
   std::uint32_t n_runs = 5;       // after a short warm-up; limits are measured before each
 };
 
@@ -42,6 +44,10 @@ struct Report {
   double fma_gflop_s = 0;
   std::string float_unit;  // the fastest for these products: "amx bf16", "f32 FMA"
   double float_gflop_s = 0;
+  // Of a device that runs behind the host: how much of the decode time it was at work (median).
+  double decode_busy = 0;
+  std::uint32_t n_requests = 0;  // as asked; generated tokens a second, and how busy the device was
+  double served_tps = 0, served_busy = 0;
 };
 
 Result<Report> run(const Options& options);

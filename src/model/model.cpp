@@ -1,8 +1,10 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
+#include "base/check.h"
 #include "base/half.h"
 #include "base/log.h"
 #include "model/detail/decoder.h"
@@ -13,7 +15,15 @@
 
 namespace kvasir::model {
 
+struct Model::Launched {  // and not collected
+  LogitsView logits;
+  std::size_t n_picked = 0;
+  std::size_t slot = 0;  // of host_picked
+};
+
 struct Model::Impl {
+  static constexpr std::size_t kMaxLaunched = 2;
+
   ops::Device& device;
   DecoderConfig config;
   KvList kv_list;
@@ -24,6 +34,10 @@ struct Model::Impl {
   std::vector<RopeTable> ropes;
   Scratch scratch;
   Buffer host_output;  // of devices with memory of their own: [max_wanted, output_width()]
+  Buffer host_picked;  // [kMaxLaunched, max_wanted]
+  std::array<Launched, kMaxLaunched> launched = {};  // oldest first
+  std::size_t n_launched = 0, n_launches = 0;
+  std::size_t n_last_picked = 0;  // of the batch launched last: what picked_from() may name
   std::uint64_t weight_bytes = 0;
 };
 
@@ -130,7 +144,8 @@ Status check_whole_rows(std::span<const std::uint32_t> positions) {
 Status check_batch(const StepBatch& batch,
                    const DecoderConfig& config,
                    const KvList& list,
-                   const StepLimits& limits) {
+                   const StepLimits& limits,
+                   std::size_t n_last_picked) {
   const std::size_t n = batch.tokens.size();
   if (n > limits.max_step_tokens)
     return Error{Errc::capacity, of_at_most(n, "tokens", limits.max_step_tokens)};
@@ -140,6 +155,7 @@ Status check_batch(const StepBatch& batch,
     return invalid("step has " + std::to_string(n) + " tokens, " +
                    std::to_string(batch.positions.size()) + " positions");
   for (const TokenId token : batch.tokens) {
+    if (is_picked(token) && row_of_picked(token) < n_last_picked) continue;
     if (token >= config.vocab)
       return invalid("token " + std::to_string(token) + " is not in the vocabulary of " +
                      std::to_string(config.vocab));
@@ -153,6 +169,8 @@ Status check_batch(const StepBatch& batch,
     if (row >= n)
       return invalid("wanted row " + std::to_string(row) + " of " + std::to_string(n) + " tokens");
   }
+  if (!batch.picks.empty() && (batch.picks.size() != batch.wanted.size() || !config.has_head))
+    return invalid("a step picks a token for each wanted row of scores, or none");
   if (config.encoder) {
     KVASIR_TRY_DO(check_whole_rows(batch.positions));
   }
@@ -286,7 +304,8 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
                                        .weights = {},
                                        .ropes = {},
                                        .scratch = {},
-                                       .host_output = {}});
+                                       .host_output = {},
+                                       .host_picked = {}});
   if (!m->exact_f32 && !device.is_exact()) round_embedding_scales(m->config);
   m->kv_list = kv_list_of(m->config);
   m->kv_entries = kv_entries_of(m->config);
@@ -302,27 +321,76 @@ Result<std::unique_ptr<Model>> Model::load(const formats::ModelFiles& files,
     KVASIR_TRY(m->host_output,
                device.allocate(limits.max_wanted * width * sizeof(float), ops::MemoryKind::host));
   }
+  KVASIR_TRY(m->host_picked,
+             device.allocate(Impl::kMaxLaunched * limits.max_wanted * sizeof(TokenId),
+                             ops::MemoryKind::host));
   m->scratch.kv_type = m->exact_f32 || device.is_exact() ? DType::f32 : DType::bf16;
   return std::unique_ptr<Model>(new Model(std::move(m)));
 }
 
-Result<LogitsView> Model::forward(const StepBatch& batch) {
-  KVASIR_TRY_DO(check_batch(batch, impl_->config, impl_->kv_list, impl_->limits));
-  if (batch.tokens.empty())
-    return LogitsView{.data = nullptr, .n_rows = 0, .vocab = output_width()};
-  ops::Device& device = impl_->device;
-  device.begin_step(batch.tokens.size());
-  LogitsView out = Decoder(device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,
-                           impl_->scratch)
-                       .forward(batch);
-  if (out.n_rows > 0 && !device.shares_host_memory()) {
-    device.copy(impl_->host_output.data(), reinterpret_cast<const std::byte*>(out.data),
-                out.n_rows * out.vocab * sizeof(float));
-    out.data = impl_->host_output.f32();
-  }
-  KVASIR_TRY_DO(device.end_step());
-  return out;
+Status Model::launch(const StepBatch& batch) {
+  Impl& m = *impl_;
+  KVASIR_CHECK(m.n_launched < Impl::kMaxLaunched) << "collect() comes first";
+  KVASIR_TRY_DO(check_batch(batch, m.config, m.kv_list, m.limits, m.n_last_picked));
+  Launched out{.logits = {.data = nullptr, .n_rows = 0, .vocab = output_width()}};
+  out.slot = m.n_launches++ % Impl::kMaxLaunched;
+  m.device.begin_step(batch.tokens.size());
+  if (!batch.tokens.empty())
+    out.logits =
+        Decoder(m.device, m.config, m.weights, m.ropes, m.kv_entries, m.scratch).forward(batch);
+  if (!batch.picks.empty()) out.n_picked = pick(batch.picks, out);
+  if (!m.device.shares_host_memory()) copy_scores(batch.picks, out.logits);
+  m.device.submit_step();
+  m.n_last_picked = out.n_picked;
+  m.launched[m.n_launched++] = out;
+  return {};
 }
+
+// The tokens of the step's rows, on the device for the next step and on their way to the host.
+std::size_t Model::pick(std::span<const PickRow> rows, const Launched& step) {
+  Impl& m = *impl_;
+  const auto n = static_cast<std::uint32_t>(rows.size());
+  TokenId* const picked = m.scratch.picked.data();
+  m.device.ops().pick(m.device,
+                      {.scores = m.scratch.logits.rows(0, n), .rows = rows, .picked = picked});
+  const std::size_t at = step.slot * m.limits.max_wanted * sizeof(TokenId);
+  m.device.copy(m.host_picked.data() + at, reinterpret_cast<const std::byte*>(picked),
+                n * sizeof(TokenId));
+  return n;
+}
+
+// Those that nobody picks from on the device, neighbours together.
+void Model::copy_scores(std::span<const PickRow> picks, LogitsView& logits) {
+  Impl& m = *impl_;
+  const auto is_wanted = [&](std::size_t i) {
+    return picks.empty() || picks[i].kind == PickKind::none;
+  };
+  const std::size_t row_bytes = logits.vocab * sizeof(float);
+  for (std::size_t i = 0; i < logits.n_rows;) {
+    std::size_t end = i;
+    while (end < logits.n_rows && is_wanted(end)) ++end;
+    if (end > i)
+      m.device.copy(m.host_output.data() + i * row_bytes,
+                    reinterpret_cast<const std::byte*>(logits.data + i * logits.vocab),
+                    (end - i) * row_bytes);
+    i = end + (end == i ? 1 : 0);
+  }
+  if (logits.n_rows > 0) logits.data = m.host_output.f32();
+}
+
+Result<StepOutput> Model::collect() {
+  Impl& m = *impl_;
+  KVASIR_CHECK(m.n_launched > 0) << "nothing was launched";
+  const Launched step = m.launched[0];
+  m.launched[0] = m.launched[1];
+  --m.n_launched;
+  KVASIR_TRY_DO(m.device.await_step());
+  const auto* const picked = reinterpret_cast<const TokenId*>(m.host_picked.data());
+  return StepOutput{step.logits, {picked + step.slot * m.limits.max_wanted, step.n_picked}};
+}
+
+bool Model::runs_behind() const noexcept { return impl_->device.runs_behind(); }
+bool Model::picks_tokens() const noexcept { return impl_->config.has_head; }
 
 void Model::replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept {
   Decoder(impl_->device, impl_->config, impl_->weights, impl_->ropes, impl_->kv_entries,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -69,7 +70,10 @@ class Model final : public Executor {
   std::uint32_t max_wanted() const noexcept;
   // Refuses (and changes nothing) a batch beyond the limits above, a KV that is not of this model's
   // shape, or rows that an encoder cannot tell apart by their positions 0, 1, 2 …
-  Result<LogitsView> forward(const StepBatch& batch) override;
+  Status launch(const StepBatch& batch) override;
+  Result<StepOutput> collect() override;
+  bool runs_behind() const noexcept override;
+  bool picks_tokens() const noexcept override;
   void replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept override;
   std::uint32_t max_tentative_tokens() const noexcept override;
 
@@ -86,7 +90,10 @@ class Model final : public Executor {
 
  private:
   struct Impl;
+  struct Launched;
   explicit Model(std::unique_ptr<Impl> impl);
+  std::size_t pick(std::span<const PickRow> rows, const Launched& step);
+  void copy_scores(std::span<const PickRow> picks, LogitsView& logits);
   std::unique_ptr<Impl> impl_;
 };
 

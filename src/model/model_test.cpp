@@ -14,6 +14,7 @@
 #include "model/detail/contiguous_kv.h"
 #include "model/families.h"
 #include "model/testing/model_folder.h"
+#include "ops/pick.h"
 
 namespace kvasir::model {
 namespace {
@@ -180,6 +181,72 @@ TEST(Forward, RefusesABatchBeyondItsLimits) {
   EXPECT_FALSE(llama.model->forward({first(tokens, 1), late, views, {}}));
   EXPECT_TRUE(
       llama.model->forward({first(tokens, 4), first(positions, 4), views, first(wanted, 1)}));
+}
+
+// Steps of three rows on a model: the host's way, and by picks that the next step feeds unread.
+struct PickedRows {
+  explicit PickedRows(Loaded& m)
+      : model(m),
+        kv(*ContiguousKv::make(*m.device, m.model->kv_list(), {.n_rows = 3, .max_tokens = 64})) {}
+  static std::vector<PickRow> picks_at(std::uint64_t position) {
+    return {{.seed = 1, .position = position, .scale = 1.25f, .kind = PickKind::drawn},
+            {.seed = 2, .position = position, .scale = 0, .kind = PickKind::highest},
+            {.seed = 3, .position = position, .scale = 0.5f, .kind = PickKind::drawn}};
+  }
+  Status launch(const std::vector<TokenId>& tokens, std::span<const PickRow> picks) {
+    const std::vector<std::uint32_t> n_new(3, 1), positions(3, kv.length(0)), wanted{0, 1, 2};
+    KVASIR_TRY_DO(model.model->launch({tokens, positions, kv.begin(n_new), wanted, picks}));
+    kv.commit();
+    return {};
+  }
+  Loaded& model;
+  ContiguousKv kv;
+};
+
+// EXE-10, SAMP-2, SAMP-12: what is picked is what the host would have chosen of the scores, and a
+// step that feeds it before anyone has read it is the step that feeds the token.
+TEST(Forward, FeedsTokensThatNobodyHasReadYet) {
+  for (const bool is_cpu : {false, true}) {
+    Loaded m = load("llama", {.max_context = 64, .max_step_tokens = 8},
+                    is_cpu ? *backend::cpu::make_cpu_device({.n_threads = 2}) : nullptr);
+    std::vector<std::vector<TokenId>> expected;
+    PickedRows host(m);
+    std::vector<TokenId> tokens{5, 6, 7};
+    for (std::uint64_t step = 0; step < 10; ++step) {
+      const auto picks = PickedRows::picks_at(step);
+      ASSERT_TRUE(host.launch(tokens, {}));
+      const auto out = m.model->collect();
+      ASSERT_TRUE(out);
+      EXPECT_TRUE(out->picked.empty());
+      for (std::size_t r = 0; r < 3; ++r) tokens[r] = ops::pick_token(out->logits.row(r), picks[r]);
+      expected.push_back(tokens);
+    }
+
+    PickedRows ahead(m);
+    ASSERT_TRUE(ahead.launch({5, 6, 7}, PickedRows::picks_at(0)));
+    for (std::uint64_t step = 0; step < 10; ++step) {
+      if (step < 9) {
+        ASSERT_TRUE(ahead.launch({picked_from(0), picked_from(1), picked_from(2)},
+                                 PickedRows::picks_at(step + 1)));
+      }
+      const auto out = m.model->collect();
+      ASSERT_TRUE(out);
+      EXPECT_EQ(std::vector<TokenId>(out->picked.begin(), out->picked.end()), expected[step]);
+    }
+
+    // A row whose scores are wanted leaves no token, and the others have theirs all the same.
+    PickedRows mixed(m);
+    auto picks = PickedRows::picks_at(0);
+    picks[1] = {};
+    ASSERT_TRUE(mixed.launch({5, 6, 7}, picks));
+    const auto out = m.model->collect();
+    ASSERT_TRUE(out);
+    EXPECT_EQ(std::vector<TokenId>(out->picked.begin(), out->picked.end()),
+              (std::vector<TokenId>{expected[0][0], kNoToken, expected[0][2]}));
+    EXPECT_EQ(ops::find_peak(out->logits.row(1)).token, expected[0][1]);
+    EXPECT_FALSE(mixed.launch({picked_from(3), 1, 1}, {})) << "that row picked nothing";
+    EXPECT_FALSE(mixed.launch({1, 1, 1}, std::span(picks).first(2)));
+  }
 }
 
 // Feeds rows of one model; keeps the logits of every token.

@@ -83,6 +83,16 @@ class Device {
   virtual void begin_step(std::size_t /*n_tokens*/) noexcept {}
   virtual Status end_step() noexcept { return {}; }
   virtual Status synchronize() noexcept { return {}; }
+
+  // end_step() in two, for a host that prepares the next step meanwhile: its work is on its way,
+  // and the named host values may change; then, of the oldest step that was submitted and not
+  // awaited, the work has run and what it copied to the host may be read. At most two steps are on
+  // their way. By default a step is awaited in one, so nothing runs behind.
+  virtual void submit_step() noexcept {}
+  virtual Status await_step() noexcept { return end_step(); }
+  virtual bool runs_behind() const noexcept { return false; }
+  // How long steps have been at work on the device, of those awaited; 0 where nobody counts.
+  virtual double busy_seconds() const noexcept { return 0; }
 };
 
 }  // namespace kvasir::ops

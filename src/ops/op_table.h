@@ -19,6 +19,7 @@
 #include "ops/linear.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
+#include "ops/pick.h"
 #include "ops/rope.h"
 
 namespace kvasir::ops {
@@ -54,6 +55,7 @@ struct OpTable {
   Op<GatedLinearArgs> gated_linear = gated_linear_composed;
   Op<AddNormArgs> add_norm = add_norm_composed;
   Op<QueryKeyArgs> query_key = query_key_composed;
+  Op<PickArgs> pick = nullptr;
 };
 
 }  // namespace kvasir::ops

@@ -41,7 +41,8 @@ WrappedDevice::WrappedDevice(Device& inner) : inner_(inner) {
             .index_select = forward<&T::index_select>,
             .head_linear = head_linear_composed,
             .moe_route = forward<&T::moe_route>,
-            .moe_experts = moe_experts_composed};
+            .moe_experts = moe_experts_composed,
+            .pick = forward<&T::pick>};
   if (!inner.shares_host_memory()) table_.moe_experts = forward<&T::moe_experts>;
 }
 

@@ -39,6 +39,7 @@ class WrappedDevice : public Device {
   }
   void begin_step(std::size_t n_tokens) noexcept override { inner_.begin_step(n_tokens); }
   Status end_step() noexcept override { return inner_.end_step(); }
+  // submit_step() and await_step() are the defaults: checks see one step at a time.
   Status synchronize() noexcept override { return inner_.synchronize(); }
 
   Device& inner() noexcept { return inner_; }

@@ -93,6 +93,12 @@ struct SamplingSession::State {
            options.xtc_probability > 0 || (options.top_k > 0 && options.top_k < vocab);
   }
 
+  // At a temperature, and nothing else.
+  bool draws_plainly() const noexcept {
+    return options.temperature > 0 && !tone.is_active() && !has_processors() && !has_filters() &&
+           !options.logprobs && !masks_eos();
+  }
+
   std::span<float> own(std::span<const float>& x);
   void process(std::span<float> x);
   Result<Processed> read(std::span<const float> logits);
@@ -227,6 +233,17 @@ Result<SamplingSession> SamplingSession::make(const SamplingOptions& options,
 bool SamplingSession::is_plain_greedy() const noexcept {
   return state_->options.temperature == 0 && !state_->has_processors() &&
          !state_->options.logprobs && !state_->masks_eos();
+}
+PickRow SamplingSession::pick_at(std::uint64_t position) const noexcept {
+  const State& s = *state_;
+  PickRow row{.seed = s.seed, .position = position};
+  if (is_plain_greedy()) {
+    row.kind = PickKind::highest;
+  } else if (s.draws_plainly()) {
+    row.kind = PickKind::drawn;
+    row.scale = detail::scale_of(s.options.temperature);
+  }
+  return row;
 }
 bool SamplingSession::captures_logprobs() const noexcept { return state_->options.logprobs; }
 bool SamplingSession::needs_history() const noexcept { return state_->needs_history(); }

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "contract/sampling.h"
+#include "tensor/pick_row.h"
 
 namespace kvasir::sampling {
 
@@ -53,6 +54,9 @@ class SamplingSession {
   // Temperature 0, no processors, no logprobs, no masked EOS: without a TokenMask, sample() is
   // argmax with ties to the lowest id, and may be replaced by a fused one (SAMP-2).
   bool is_plain_greedy() const noexcept;
+  // What sample() without a TokenMask does at that position, as a PickRow for whoever has the
+  // scores: plain greedy, or a draw at a temperature alone. Kind `none`: only sample() can.
+  PickRow pick_at(std::uint64_t position) const noexcept;
   bool captures_logprobs() const noexcept;
   bool needs_history() const noexcept;  // else seed_history() and commit() do nothing
 

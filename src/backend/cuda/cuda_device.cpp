@@ -40,7 +40,8 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_experts = &moe_experts,
                             .linear_group = &linear_group,
                             .add_norm = &add_norm,
-                            .query_key = &query_key};
+                            .query_key = &query_key,
+                            .pick = &pick};
 
 void free_device(void*, std::byte* data, std::size_t) noexcept { cudaFree(data); }
 void free_host(void*, std::byte* data, std::size_t) noexcept { cudaFreeHost(data); }
@@ -73,9 +74,15 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::make(const CudaOptions& options)
   if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking))
     return device_error("cudaStreamCreate", error);
   device->list_.set_stream(device->stream_);
-  KVASIR_TRY(Buffer pinned, device->allocate(kStagingBytes, ops::MemoryKind::host));
+  for (StepOnItsWay& step : device->steps_) {
+    cudaError_t error = cudaEventCreate(&step.begun);
+    if (!error) error = cudaEventCreate(&step.done);
+    if (error) return device_error("cudaEventCreate", error);
+  }
+  KVASIR_TRY(Buffer first, device->allocate(kStagingBytes, ops::MemoryKind::host));
+  KVASIR_TRY(Buffer second, device->allocate(kStagingBytes, ops::MemoryKind::host));
   KVASIR_TRY(Buffer twin, device->allocate(kStagingBytes, ops::MemoryKind::device));
-  device->staging_.set_buffers(std::move(pinned), std::move(twin));
+  device->staging_.set_buffers(std::move(first), std::move(second), std::move(twin));
   return device;
 }
 
@@ -83,6 +90,10 @@ CudaDevice::~CudaDevice() {
   if (stream_) {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
+  }
+  for (StepOnItsWay& step : steps_) {
+    if (step.begun) cudaEventDestroy(step.begun);
+    if (step.done) cudaEventDestroy(step.done);
   }
 }
 
@@ -115,12 +126,24 @@ void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t size_byt
 }
 
 void CudaDevice::begin_step(std::size_t n_tokens) noexcept {
+  KVASIR_CHECK(n_steps_ < kMaxSteps) << "await_step() comes first";
   staging_.begin_step(stream_);
-  if (n_tokens <= kRecordedTokens) list_.record();
+  is_begun_ = false;
+  if (n_tokens <= kRecordedTokens) {
+    list_.record();
+  } else {
+    note_begun();
+  }
+}
+
+// The step's first work is about to go to the stream.
+void CudaDevice::note_begun() noexcept {
+  if (!std::exchange(is_begun_, true)) note(cudaEventRecord(step_at(n_steps_).begun, stream_));
 }
 
 // What is on the list goes to the stream.
 void CudaDevice::flush() noexcept {
+  if (list_.is_recording()) note_begun();
   staging_.upload(stream_);
   if (list_.is_recording()) note(list_.run());
 }
@@ -131,16 +154,40 @@ void CudaDevice::give_work() noexcept {
   if (was_recording) list_.record();
 }
 
-Status CudaDevice::end_step() noexcept {
+void CudaDevice::submit_step() noexcept {
   flush();
-  Status done = synchronize();
-  staging_.end_step();
-  return done;
+  note_begun();
+  note(cudaEventRecord(step_at(n_steps_).done, stream_));
+  ++n_steps_;
+  staging_.end_step(stream_);
+}
+
+Status CudaDevice::await_step() noexcept {
+  KVASIR_CHECK(n_steps_ > 0) << "no step was submitted";
+  const StepOnItsWay& step = step_at(0);
+  first_step_ = (first_step_ + 1) % (kMaxSteps + 1);
+  --n_steps_;
+  note(cudaEventSynchronize(step.done));
+  float milliseconds = 0;
+  if (cudaEventElapsedTime(&milliseconds, step.begun, step.done) == cudaSuccess)
+    busy_seconds_ += milliseconds * 1e-3;
+  if (n_steps_ == 0) retired_.clear();
+  return status();
+}
+
+Status CudaDevice::end_step() noexcept {
+  submit_step();
+  return await_step();
 }
 
 Status CudaDevice::synchronize() noexcept {
   note(cudaStreamSynchronize(stream_));
   retired_.clear();
+  return status();
+}
+
+// The first failure since the last call.
+Status CudaDevice::status() noexcept {
   note(list_.take_error());
   note(staging_.take_error());
   const cudaError_t failure = std::exchange(failure_, cudaSuccess);

@@ -9,6 +9,7 @@ void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
   CudaDevice& cuda = cuda_of(device);
   launch_embed(cuda.queue(), {.table = matrix_of(a.table).weight,
                               .tokens = cuda.stage(a.tokens),
+                              .picked = a.picked,
                               .out = mat_of(a.out),
                               .scale = a.scale,
                               .pad = 0});

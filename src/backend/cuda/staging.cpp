@@ -9,20 +9,40 @@
 
 namespace kvasir::backend::cuda {
 
-void Staging::set_buffers(Buffer pinned, Buffer device) noexcept {
-  pinned_ = std::move(pinned);
+Staging::~Staging() {
+  for (Pinned& pinned : pinned_) {
+    if (pinned.copied) cudaEventDestroy(pinned.copied);
+  }
+}
+
+void Staging::set_buffers(Buffer first, Buffer second, Buffer device) noexcept {
+  pinned_[0].memory = std::move(first);
+  pinned_[1].memory = std::move(second);
+  for (Pinned& pinned : pinned_)
+    note(cudaEventCreateWithFlags(&pinned.copied, cudaEventDisableTiming));
   device_ = std::move(device);
 }
 
 void Staging::begin_step(cudaStream_t stream) noexcept {
-  if (used_ > 0) note(cudaStreamSynchronize(stream));  // copies of ops between steps
+  if (used_ > 0) take_turns(stream);  // by ops between steps
   restart();
   in_step_ = true;
 }
 
-void Staging::end_step() noexcept {
+void Staging::end_step(cudaStream_t stream) noexcept {
+  take_turns(stream);
   restart();
   in_step_ = false;
+}
+
+// The other buffer's copies were put on the stream a step ago: they seldom still wait.
+void Staging::take_turns(cudaStream_t stream) noexcept {
+  if (used_ > 0) {
+    note(cudaEventRecord(pinned().copied, stream));
+    pinned().is_busy = true;
+  }
+  current_ = 1 - current_;
+  if (std::exchange(pinned().is_busy, false)) note(cudaEventSynchronize(pinned().copied));
 }
 
 void Staging::restart() noexcept {
@@ -31,7 +51,7 @@ void Staging::restart() noexcept {
 }
 
 bool Staging::has_room(std::size_t size_bytes) const noexcept {
-  return used_ + capacity_of(size_bytes) <= pinned_.size_bytes();
+  return used_ + capacity_of(size_bytes) <= device_.size_bytes();
 }
 
 std::size_t Staging::capacity_of(std::size_t size_bytes) noexcept {
@@ -51,12 +71,12 @@ Staging::Place Staging::reserve(std::size_t size_bytes,
                                 const void* key,
                                 std::size_t key_size) noexcept {
   if (const Known* known = find(key, key_size))
-    return {pinned_.data() + known->at, device_.data() + known->at, false};
+    return {pinned().memory.data() + known->at, device_.data() + known->at, false};
   KVASIR_CHECK(has_room(size_bytes)) << "make_room() comes first";
   const std::size_t at = used_;
   used_ += capacity_of(size_bytes);
   if (in_step_) known_.push_back({key, key_size, at});
-  return {pinned_.data() + at, device_.data() + at, true};
+  return {pinned().memory.data() + at, device_.data() + at, true};
 }
 
 void Staging::forget(const void* key, std::size_t key_size) noexcept {
@@ -65,8 +85,8 @@ void Staging::forget(const void* key, std::size_t key_size) noexcept {
 
 void Staging::upload(cudaStream_t stream) noexcept {
   if (uploaded_ == used_) return;
-  note(cudaMemcpyAsync(device_.data() + uploaded_, pinned_.data() + uploaded_, used_ - uploaded_,
-                       cudaMemcpyHostToDevice, stream));
+  note(cudaMemcpyAsync(device_.data() + uploaded_, pinned().memory.data() + uploaded_,
+                       used_ - uploaded_, cudaMemcpyHostToDevice, stream));
   uploaded_ = used_;
 }
 

@@ -96,7 +96,7 @@ void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
   static_cast<void>(device);
   for (std::size_t t = 0; t < a.tokens.size(); ++t) {
     for (std::size_t i = 0; i < m.n_in(); ++i)
-      a.out.row(t)[i] = value_at(m, a.tokens[t], i) * a.scale;
+      a.out.row(t)[i] = value_at(m, token_of(a, t), i) * a.scale;
   }
 }
 

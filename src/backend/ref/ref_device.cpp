@@ -34,7 +34,8 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .latent_attention = &latent_attention,
                             .index_select = &index_select,
                             .moe_route = &moe_route,
-                            .moe_experts = &ops::moe_experts_composed};
+                            .moe_experts = &ops::moe_experts_composed,
+                            .pick = &pick};
 
 void free_buffer(void*, std::byte* data, std::size_t size_bytes) noexcept {
   munmap(data, std::max<std::size_t>((size_bytes + 63) / 64 * 64, 64));

@@ -14,11 +14,13 @@
 #include "cache/prefix_cache.h"
 #include "contract/draft.h"
 #include "contract/draft_acceptance.h"
+#include "contract/executor.h"
 #include "contract/generate_options.h"
 #include "contract/outcome.h"
 #include "contract/sink.h"
 #include "contract/step_plan.h"
 #include "contract/token_constraint.h"
+#include "kv/kv_step.h"
 #include "sampling/sampling_session.h"
 
 namespace kvasir::engine {
@@ -63,6 +65,9 @@ struct Request {
   bool is_first_unforwarded = false;  // EXE-8: delivered once, its row has not gone on yet
   bool is_stopped_by_sink = false;
   std::uint32_t n_prompt_reported = 0;  // prompt logprobs given to the sink
+  // Tokens at the end of its state that a failed or cancelled step has left there: a step that was
+  // run ahead is committed before it is read. Such a state is given up (KV-55).
+  std::uint32_t n_discarded = 0;
 
   std::vector<TokenId> drafts;      // proposed for this step
   std::vector<TokenId> draft_feed;  // what the source has not seen (SPEC-3)
@@ -103,7 +108,7 @@ struct Request {
 
 // A row's part of a step: where its logits are, what was sampled, what the consumer said.
 struct RowWork {
-  Request* request = nullptr;
+  Request* request = nullptr;  // null: it ended while the step was on its way
   std::optional<std::size_t>
       span;  // index in the plan; none: a choice riding on its leader's prefill
   SpanKind kind = SpanKind::prefill;
@@ -119,6 +124,41 @@ struct RowWork {
   std::uint32_t keep = 0;  // tokens of the span that stay
 };
 
+// The frame's rows' parts, one after another, with their buffers.
+class WorkList {
+ public:
+  explicit WorkList(std::vector<RowWork>& work) : work_(work) {}
+  ~WorkList() { work_.resize(n_); }
+  WorkList(const WorkList&) = delete;
+  WorkList& operator=(const WorkList&) = delete;
+  RowWork& next() {
+    if (n_ == work_.size()) work_.emplace_back();
+    RowWork& work = work_[n_++];
+    work.span.reset();
+    work.logprobs.clear();
+    work.prompt_logprobs.clear();
+    work.hidden = {};
+    work.walk.begin({}, 0, {});
+    work.n_delivered = work.keep = 0;
+    return work;
+  }
+
+ private:
+  std::vector<RowWork>& work_;
+  std::size_t n_ = 0;
+};
+
+struct StepFrame {
+  std::vector<PlannedRow> rows;
+  std::vector<RowWork> work;
+  std::vector<std::uint32_t> tokens, positions, wanted, keep;
+  std::vector<PickRow> picks;    // of wanted; empty: nobody picks
+  std::optional<kv::KvStep> kv;  // none: committed
+  bool is_on_its_way = false;    // launched, and not collected
+
+  StepBatch batch() const noexcept { return {tokens, positions, kv->views(), wanted, picks}; }
+};
+
 // Restores the samplers and constraints of a step's rows unless committed: an aborted step leaves
 // them as before it.
 class RequestTxn {
@@ -126,6 +166,7 @@ class RequestTxn {
   explicit RequestTxn(std::vector<RowWork>& work) {
     marks_.reserve(work.size());
     for (RowWork& row : work) {
+      if (!row.request) continue;
       Request& request = *row.request;
       const std::size_t constraint = request.constraint ? request.constraint->snapshot() : 0;
       marks_.push_back(

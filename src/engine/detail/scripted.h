@@ -4,6 +4,7 @@
 // Tests only.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "contract/sink.h"
 #include "engine/engine.h"
 #include "kv/testing.h"
+#include "ops/pick.h"
 #include "sampling/sampling_session.h"
 
 namespace kvasir::engine::scripted {
@@ -74,7 +76,8 @@ struct FakeExecutor final : Executor {
   std::vector<std::string>* trace = nullptr;
   std::vector<std::size_t> step_sizes;
   std::vector<std::size_t> wanted_sizes;
-  std::vector<float> logits;
+  bool picks = true;        // tokens of rows that let it
+  bool is_behind = false;   // pretends that work goes on after launch()
   bool is_trunk = false;    // output rows are the first columns of the logits
   bool is_encoder = false;  // no KV, whole rows
 
@@ -103,21 +106,80 @@ struct FakeExecutor final : Executor {
   }
   std::uint32_t n_replays = 0;
 
-  Result<LogitsView> forward(const StepBatch& batch) override {
-    if (trace) trace->push_back("forward " + std::to_string(batch.tokens.size()));
-    step_sizes.push_back(batch.tokens.size());
-    wanted_sizes.push_back(batch.wanted.size());
+  bool runs_behind() const noexcept override { return is_behind; }
+  bool picks_tokens() const noexcept override { return picks && output() == OutputKind::logits; }
+
+  Status launch(const StepBatch& given) override {
+    KVASIR_CHECK(n_launched == 0 || (is_behind && n_launched == 1 && !launched[0].wants_scores))
+        << "two steps on their way";
+    if (trace) trace->push_back("forward " + std::to_string(given.tokens.size()));
+    step_sizes.push_back(given.tokens.size());
+    wanted_sizes.push_back(given.wanted.size());
+    n_ahead += static_cast<std::uint32_t>(n_launched);
+    StepBatch batch = given;
+    const std::vector<TokenId> tokens = tokens_of(given);
+    batch.tokens = tokens;
     for (const KvLayerView& layer : batch.kv.attention) write(layer, batch);
     for (const RecurrentLayerView& layer : batch.kv.recurrent)
       for (const RecurrentRowView& row : layer.rows) step_state(row, batch, row.n_new);
-    if (n_calls++ == fails_at) return Error{Errc::device, "kernel failed"};
+    Step& step = launched[n_launched++];
+    step.fails = n_calls++ == fails_at;
     logits.clear();
     for (const std::uint32_t index : batch.wanted)
       is_encoder ? append_encoded(batch, index) : append_logits(batch, index);
-    return LogitsView{logits.data(), batch.wanted.size(), output_width()};
+    pick(batch, step);
+    step.logits = logits;
+    return {};
   }
 
+  Result<StepOutput> collect() override {
+    KVASIR_CHECK(n_launched > 0) << "nothing was launched";
+    std::swap(out, launched[0]);
+    std::swap(launched[0], launched[1]);
+    --n_launched;
+    if (out.fails) {
+      // A later step read what this one wrote.
+      for (TokenId& token : launched[0].picked) token = kVocab - 1;
+      return Error{Errc::device, "kernel failed"};
+    }
+    return StepOutput{{out.logits.data(), out.logits.size() / output_width(), output_width()},
+                      out.picked};
+  }
+  std::size_t n_launched = 0;  // and not collected
+  std::uint32_t n_ahead = 0;   // steps launched before the one before them was collected
+
  private:
+  struct Step {
+    std::vector<float> logits;
+    std::vector<TokenId> picked;
+    bool fails = false, wants_scores = false;
+  };
+  Step launched[2], out;
+  std::vector<float> logits;         // of the batch being launched
+  std::vector<TokenId> last_picked;  // by the batch launched last
+
+  std::vector<TokenId> tokens_of(const StepBatch& batch) const {
+    std::vector<TokenId> tokens(batch.tokens.begin(), batch.tokens.end());
+    for (TokenId& token : tokens) {
+      if (!is_picked(token)) continue;
+      token = last_picked.at(row_of_picked(token));
+      if (token == kNoToken) token = 0;  // its row is nobody's any more
+    }
+    return tokens;
+  }
+  // A row that is picked from shows no scores.
+  void pick(const StepBatch& batch, Step& step) {
+    step.picked.assign(batch.picks.size(), kNoToken);
+    step.wants_scores = batch.picks.empty() && !batch.wanted.empty();
+    for (std::size_t i = 0; i < batch.picks.size(); ++i) {
+      const std::span<float> row{logits.data() + i * kVocab, kVocab};
+      step.wants_scores |= batch.picks[i].kind == PickKind::none;
+      if (batch.picks[i].kind == PickKind::none) continue;
+      step.picked[i] = ops::pick_token(row, batch.picks[i]);
+      std::fill(row.begin(), row.end(), 1e9f);
+    }
+    last_picked = step.picked;
+  }
   // The hash of a row's tokens after its first n new ones.
   static std::uint64_t state_after(const RecurrentRowView& row,
                                    const StepBatch& batch,

@@ -55,10 +55,10 @@ void prime_draft(Request& request) {
 
 }  // namespace
 
-void Engine::advance_rows() {
+void Engine::advance_rows(StepFrame& frame) {
   ++totals_.steps;
-  for (RowWork& work : work_) {
-    if (!work.span) continue;  // riders move on with their leader
+  for (RowWork& work : frame.work) {
+    if (!work.span || !work.request) continue;  // riders move on with their leader
     Request& request = *work.request;
     ++request.stats.steps;
     const std::uint64_t n_tokens = work.end - work.begin;
@@ -158,6 +158,7 @@ void Engine::settle(StepReport& report) {
 
 void Engine::finish(Request& request) {
   kv::KvStore& store = *parts_.store;
+  drop_from_steps(request);
   Outcome outcome{*std::move(request.end), request.stats, request.seed, {}};
   outcome.stats.generated_tokens = request.emitted.size();
   if (request.stage != Stage::queued) {
@@ -170,10 +171,11 @@ void Engine::finish(Request& request) {
         milliseconds(request.first_token_at.value_or(now) - request.admitted_at);
     outcome.stats.decode_ms = milliseconds(now - request.first_token_at.value_or(now));
   }
-  if (request.row) outcome.stats.cache_tokens = store.length(*request.row);
+  const std::uint64_t length =
+      request.row ? store.length(*request.row) - request.n_discarded : std::uint64_t{0};
+  outcome.stats.cache_tokens = length;
   hand_over(request);
   if (request.row) {
-    const std::uint64_t length = store.length(*request.row);
     const std::uint64_t n_prompt = request.prompt().size();
     if (length > n_prompt) {
       const auto end = request.emitted.begin() + static_cast<std::ptrdiff_t>(length - n_prompt);

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
 #include "engine/detail/request.h"
 #include "engine/engine.h"
 #include "sampling/logprobs.h"
@@ -21,21 +20,55 @@ bool has_good_state(const Request& request) {
 
 }  // namespace
 
-Status Engine::transact(StepReport& report) {
-  const FloatModeScope float_mode;               // the numerics contract, whosever thread this is
-  KVASIR_TRY(kv::KvStep step, reserve(report));  // ~KvStep gives the blocks back
-  open_work();
-  RequestTxn requests(work_);  // ~RequestTxn restores samplers and constraints
-  KVASIR_TRY(const LogitsView logits, run(step));
-  KVASIR_TRY_DO(sample(logits));
-  deliver(step);
-  parts_.executor.replay(batch_of(step), keep_);  // noexcept
-  std::move(step).commit(keep_);                  // noexcept
-  std::move(requests).commit();                   // noexcept
-  advance_rows();
-  report.n_rows = static_cast<std::uint32_t>(plan_.rows.size());
-  report.n_tokens = tokens_.size();
+// Up to the launch.
+Status Engine::begin_step(StepReport& report) {
+  StepFrame& frame = *current_;
+  frame.rows.clear();
+  frame.tokens.clear();
+  KVASIR_TRY(frame.kv, reserve(report));  // ~KvStep gives the blocks back
+  frame.rows = plan_.rows;
+  open_work(frame);
+  gather(frame);
+  return launch(frame);
+}
+
+// From what was launched to the commit.
+Status Engine::complete_step(StepReport& report) {
+  StepFrame& frame = *current_;
+  RequestTxn requests(frame.work);  // ~RequestTxn restores samplers and constraints
+  KVASIR_TRY(const StepOutput output, collect(frame));
+  KVASIR_TRY_DO(sample(frame, output));
+  deliver(frame);
+  if (frame.kv) {
+    parts_.executor.replay(frame.batch(), frame.keep);  // noexcept
+    std::move(*frame.kv).commit(frame.keep);            // noexcept
+    frame.kv.reset();
+  }
+  std::move(requests).commit();  // noexcept
+  advance_rows(frame);
+  if (next_->is_on_its_way) resolve_ahead();
+  report.n_rows = static_cast<std::uint32_t>(frame.rows.size());
+  report.n_tokens = frame.tokens.size();
   return {};
+}
+
+// SCH-34: every row of the step ends, and nothing of it is kept. What was launched behind it has
+// read what it left: it is waited for and given up too.
+void Engine::abort_steps(const Error& error) {
+  if (next_->is_on_its_way) static_cast<void>(collect(*next_));
+  next_->kv.reset();
+  StepFrame& frame = *current_;
+  if (!frame.kv && !frame.rows.empty()) {
+    for (const RowWork& work : frame.work)
+      if (work.request) work.request->n_discarded = 1;
+  }
+  frame.kv.reset();
+  fail_rows(frame.rows.empty() ? plan_.rows : frame.rows, error);
+}
+
+void Engine::fail_rows(std::span<const PlannedRow> rows, const Error& error) {
+  for (const PlannedRow& row : rows)
+    if (Request* const request = find(row.request)) request->fail("engine_failed", error.what);
 }
 
 // KV-24: rows whose length has reached the transition position, before they step on.
@@ -99,23 +132,12 @@ bool Engine::relieve(StepReport& report) {
   return !rows.empty();
 }
 
-void Engine::open_work() {
-  std::size_t n_work = 0;
-  const auto next = [&]() -> RowWork& {
-    if (n_work == work_.size()) work_.emplace_back();
-    RowWork& work = work_[n_work++];
-    work.span.reset();
-    work.logprobs.clear();
-    work.prompt_logprobs.clear();
-    work.hidden = {};
-    work.walk.begin({}, 0, {});
-    work.n_delivered = work.keep = 0;
-    return work;
-  };
-  for (std::size_t i = 0; i < plan_.rows.size(); ++i) {
-    const PlannedRow& row = plan_.rows[i];
+void Engine::open_work(StepFrame& frame) {
+  WorkList list(frame.work);
+  for (std::size_t i = 0; i < frame.rows.size(); ++i) {
+    const PlannedRow& row = frame.rows[i];
     Request& request = *find(row.request);
-    RowWork& work = next();
+    RowWork& work = list.next();
     work.request = &request;
     work.span = i;
     work.kind = row.kind;
@@ -127,55 +149,90 @@ void Engine::open_work() {
     if (!is_prompt_end) continue;
     for (Request* choice : rows_) {
       if (choice->stage != Stage::waiting || choice->leader != request.id) continue;
-      RowWork& rider = next();
+      RowWork& rider = list.next();
       rider.request = choice;
       rider.kind = SpanKind::prefill;
       rider.begin = rider.end = row.end;
       rider.samples = choice->max_tokens > 0;
     }
   }
-  work_.resize(n_work);
 }
 
-StepBatch Engine::batch_of(const kv::KvStep& step) const noexcept {
-  return {tokens_, positions_, step.views(), wanted_};
-}
-
-Result<LogitsView> Engine::run(const kv::KvStep& step) {
-  tokens_.clear();
-  positions_.clear();
-  wanted_.clear();
-  for (RowWork& work : work_) {
+// What the step feeds, and what it wants of it.
+void Engine::gather(StepFrame& frame) {
+  frame.tokens.clear();
+  frame.positions.clear();
+  frame.wanted.clear();
+  for (RowWork& work : frame.work) {
     if (!work.span) {  // a rider follows its leader: the same last position
-      work.first_logit = wanted_.size() - (wanted_.empty() ? 0 : 1);
+      work.first_logit = frame.wanted.size() - (frame.wanted.empty() ? 0 : 1);
       work.n_logits = work.samples ? 1 : 0;
       continue;
     }
-    const PlannedRow& row = plan_.rows[*work.span];
+    const PlannedRow& row = frame.rows[*work.span];
     const bool wants_all = row.wanted == WantedLogits::all;
     const bool wants_last =
         work.samples || (work.request->options.hidden && row.wanted == WantedLogits::last);
-    work.first_logit = wanted_.size();
+    work.first_logit = frame.wanted.size();
     for (std::uint64_t position = row.begin; position < row.end; ++position) {
       const bool is_last = position + 1 == row.end;
       if (wants_all || (wants_last && is_last))
-        wanted_.push_back(static_cast<std::uint32_t>(tokens_.size()));
-      tokens_.push_back(work.request->token_at(position));
-      positions_.push_back(static_cast<std::uint32_t>(position));
+        frame.wanted.push_back(static_cast<std::uint32_t>(frame.tokens.size()));
+      frame.tokens.push_back(work.request->token_at(position));
+      frame.positions.push_back(static_cast<std::uint32_t>(position));
     }
-    work.n_logits = wanted_.size() - work.first_logit;
+    work.n_logits = frame.wanted.size() - work.first_logit;
   }
-  KVASIR_TRY(const LogitsView logits, parts_.executor.forward(batch_of(step)));
-  const bool is_whole =
-      wanted_.empty() || (logits.data != nullptr && logits.n_rows == wanted_.size() &&
-                          logits.vocab == parts_.executor.output_width());
-  if (!is_whole) return Error{Errc::device, "the executor returned other logits than were wanted"};
-  return logits;
+  want_scores_or_picks(frame);
 }
 
-Status Engine::sample(const LogitsView& logits) {
-  for (RowWork& work : work_) {
-    Status sampled = sample_row(work, logits);
+Status Engine::launch(StepFrame& frame) {
+  KVASIR_TRY_DO(parts_.executor.launch(frame.batch()));
+  frame.is_on_its_way = true;
+  return {};
+}
+
+Result<StepOutput> Engine::collect(StepFrame& frame) {
+  frame.is_on_its_way = false;
+  KVASIR_TRY(const StepOutput out, parts_.executor.collect());
+  const std::size_t n_wanted = frame.wanted.size();
+  const bool is_whole =
+      n_wanted == 0 || (out.logits.data != nullptr && out.logits.n_rows == n_wanted &&
+                        out.logits.vocab == parts_.executor.output_width());
+  if (!is_whole || out.picked.size() != frame.picks.size())
+    return Error{Errc::device, "the executor returned other outputs than were wanted"};
+  return out;
+}
+
+// Scores stay where they are if all that their row needs of them is a token (SAMP-2, SAMP-12).
+void Engine::want_scores_or_picks(StepFrame& frame) {
+  frame.picks.clear();
+  if (!parts_.executor.picks_tokens()) return;
+  frame.picks.resize(frame.wanted.size());
+  for (const RowWork& work : frame.work) {
+    if (!work.span) {  // the row is its leader's
+      if (work.n_logits > 0) frame.picks[work.first_logit] = {};
+      continue;
+    }
+    for (std::size_t i = 0; i < work.n_logits; ++i)
+      frame.picks[work.first_logit + i] = pick_for(work, i);
+  }
+  const bool is_any = std::any_of(frame.picks.begin(), frame.picks.end(),
+                                  [](const PickRow& row) { return row.kind != PickKind::none; });
+  if (!is_any) frame.picks.clear();
+}
+
+PickRow Engine::pick_for(const RowWork& work, std::size_t i) const {
+  const Request& request = *work.request;
+  const bool is_read = !work.samples || request.constraint || request.options.hidden ||
+                       (request.options.prompt_logprobs && work.kind == SpanKind::prefill);
+  return is_read ? PickRow{} : request.session.pick_at(request.emitted.size() + i);
+}
+
+Status Engine::sample(StepFrame& frame, const StepOutput& output) {
+  for (RowWork& work : frame.work) {
+    if (!work.request) continue;
+    Status sampled = sample_row(frame, work, output);
     if (sampled) continue;
     const Error& error = sampled.error();
     const bool is_code =
@@ -198,8 +255,9 @@ Status Engine::take_hidden(RowWork& work, const LogitsView& outputs) {
   return {};
 }
 
-Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
+Status Engine::sample_row(StepFrame& frame, RowWork& work, const StepOutput& output) {
   Request& request = *work.request;
+  const LogitsView& logits = output.logits;
   if (request.options.hidden) return take_hidden(work, logits);
   if (request.options.prompt_logprobs && work.span && work.kind == SpanKind::prefill) {
     for (std::size_t i = 0; i < work.n_logits; ++i) {
@@ -218,17 +276,8 @@ Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
   const bool is_decode = work.kind == SpanKind::decode;
   work.walk.begin(is_decode ? std::span<const TokenId>(request.drafts) : std::span<const TokenId>(),
                   request.n_remaining(), eos_ids);
-  const std::size_t first = is_decode ? work.first_logit : work.first_logit + work.n_logits - 1;
   while (!work.walk.done()) {
-    const std::uint32_t i = work.walk.position();
-    sampling::TokenMask mask;
-    if (request.constraint) {
-      KVASIR_TRY(mask.words, request.constraint->mask());
-    }
-    Result<Sampled> drawn = request.session.sample(
-        logits.row(first + i), request.emitted.size() + i, mask.words.empty() ? nullptr : &mask);
-    if (!drawn) return std::move(drawn).error();
-    Sampled& sampled = *drawn;
+    KVASIR_TRY(Sampled sampled, sample_token(frame, work, output, work.walk.position()));
     const bool is_eos = std::find(eos_ids.begin(), eos_ids.end(), sampled.token) != eos_ids.end();
     bool grammar_done = false;
     if (request.constraint && !is_eos) {
@@ -241,26 +290,51 @@ Status Engine::sample_row(RowWork& work, const LogitsView& logits) {
   return {};
 }
 
+// The i-th token of a row's step: picked where its scores are, or sampled from them here.
+Result<Sampled> Engine::sample_token(const StepFrame& frame,
+                                     RowWork& work,
+                                     const StepOutput& output,
+                                     std::uint32_t i) {
+  Request& request = *work.request;
+  const bool is_decode = work.kind == SpanKind::decode;
+  const std::size_t row = work.first_logit + (is_decode ? i : work.n_logits - 1);
+  if (!frame.picks.empty() && frame.picks[row].kind != PickKind::none) {
+    const TokenId token = output.picked[row];
+    if (token == kNoToken) return Error{Errc::device, std::string(sampling::kNumericError)};
+    return Sampled{token, std::nullopt};
+  }
+  sampling::TokenMask mask;
+  if (request.constraint) {
+    KVASIR_TRY(mask.words, request.constraint->mask());
+  }
+  return request.session.sample(output.logits.row(row), request.emitted.size() + i,
+                                mask.words.empty() ? nullptr : &mask);
+}
+
 // Rows in row order, token by token; then what each row keeps. From here to the commit nothing can
 // fail.
-void Engine::deliver(kv::KvStep& step) {
-  for (RowWork& work : work_) deliver_row(work);
-  keep_.assign(plan_.rows.size(), 0);
-  for (std::size_t i = 0; i < work_.size(); ++i) {
-    RowWork& work = work_[i];
-    if (!work.span) continue;
+void Engine::deliver(StepFrame& frame) {
+  for (RowWork& work : frame.work)
+    if (work.request) deliver_row(work);
+  frame.keep.assign(frame.rows.size(), 0);
+  for (std::size_t i = 0; i < frame.work.size(); ++i) {
+    RowWork& work = frame.work[i];
+    if (!work.span || !work.request) continue;
     bool is_kept = has_good_state(*work.request);
     // The prompt also belongs to the choices that ride on it.
-    for (std::size_t j = i + 1; j < work_.size() && !work_[j].span; ++j)
-      is_kept |= has_good_state(*work_[j].request);
+    for (std::size_t j = i + 1; j < frame.work.size() && !frame.work[j].span; ++j)
+      is_kept |= has_good_state(*frame.work[j].request);
     const std::uint32_t n_accepted = std::min(work.n_delivered, work.walk.accepted());
     work.keep = work.kind == SpanKind::decode ? 1 + n_accepted
                                               : static_cast<std::uint32_t>(work.end - work.begin);
     if (!is_kept) {
       work.keep = 0;
-      step.discard(*work.span);
+      if (frame.kv)
+        frame.kv->discard(*work.span);
+      else
+        work.request->n_discarded = 1;
     }
-    keep_[*work.span] = work.keep;
+    frame.keep[*work.span] = work.keep;
   }
 }
 

@@ -33,6 +33,7 @@ class SameBits {
     for (const std::uint32_t n : {2u, 5u, 8u}) KVASIR_TRY_DO(batches(*base, n));
     for (const std::uint32_t chunk : {1u, 7u, 64u, 2048u}) KVASIR_TRY_DO(chunks(*base, chunk));
     KVASIR_TRY_DO(choices(*base));
+    KVASIR_TRY_DO(without_logprobs(*base));
     for (const std::uint32_t block : {8u, 64u, 256u}) KVASIR_TRY_DO(block_size(block));
     if (is_threaded()) {
       for (const int n : {1, 2}) KVASIR_TRY_DO(threads(n));
@@ -190,6 +191,44 @@ class SameBits {
       KVASIR_TRY(const auto answers, rig.submit_choices(c.options, 2));
       KVASIR_TRY_DO(rig.run_until_idle());
       compare(name, *answers[0], c.expected, rig.most_rows() == 2);
+    }
+    return {};
+  }
+
+  // Rows whose tokens are picked where their scores are, and whose next step is launched before
+  // those are read (EXE-10): alone, together, and beside rows whose scores the host reads.
+  Status without_logprobs(Rig& rig) {
+    const std::string alone = "no logprobs", together = "no logprobs, together",
+                      beside = "no logprobs, beside some";
+    std::vector<Case> plain;
+    for (const Case& c : cases_) {
+      if (c.options.sampling.repetition_penalty != 1.0f) continue;  // the host's
+      plain.push_back(c);
+      plain.back().options.sampling.logprobs = false;
+      plain.back().options.sampling.top_logprobs = 0;
+      plain.back().expected.logprobs.clear();
+    }
+    for (const Case& c : plain) {
+      KVASIR_TRY(const Answer answer, rig.run_alone(c.options));
+      compare(alone, answer, c.expected, true);
+    }
+    for (const std::string& name : {together, beside}) {
+      tallies_[name];
+      for (std::size_t first = 0; first < plain.size(); first += 3) {
+        rig.reset_most_rows();
+        std::vector<std::pair<const Case*, std::shared_ptr<Answer>>> running;
+        for (std::size_t i = first; i < std::min(first + 3, plain.size()); ++i) {
+          KVASIR_TRY(auto answer, rig.submit(plain[i].options));
+          running.emplace_back(&plain[i], std::move(answer));
+        }
+        if (name == beside) {
+          GenerateOptions neighbour = cases_.back().options;
+          KVASIR_TRY_DO(rig.submit(neighbour));
+        }
+        KVASIR_TRY_DO(rig.run_until_idle());
+        for (const auto& [c, answer] : running)
+          compare(name, *answer, c->expected, rig.most_rows() > 1);
+      }
     }
     return {};
   }

@@ -26,6 +26,7 @@ void Decoder::embed(std::span<const TokenId> tokens) {
   ops_.embed(device_, {.tokens = tokens,
                        .table = weights_.embedding.get(),
                        .scale = config_.embedding_scale,
+                       .picked = scratch_.picked.data(),
                        .out = residual_});
 }
 
@@ -72,6 +73,7 @@ void Decoder::embed_per_layer(const PerLayerInputWeights& w, std::span<const Tok
   ops_.embed(device_, {.tokens = tokens,
                        .table = w.table.get(),
                        .scale = config_.per_layer_input_scale,
+                       .picked = scratch_.picked.data(),
                        .out = inputs});
   linear(w.projection, residual_, projected);
   ops_.scale(device_, {.x = projected, .alpha = inverse_root_of_hidden()});

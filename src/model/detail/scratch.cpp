@@ -118,6 +118,7 @@ std::uint64_t cut(Scratch& out,
   out.moe = cutter.floats(w.moe_floats);
   out.wanted = cutter.matrix(limits.max_wanted, config.hidden);
   out.logits = cutter.matrix(limits.max_wanted, config.has_head ? config.vocab : 0);
+  out.picked = cutter.indices(config.has_head ? limits.max_wanted : 0);
   out.records.clear();
   for (const LayerSpec& layer : config.layers)
     out.records.push_back(cutter.matrix(limits.max_tentative, record_width(layer)));

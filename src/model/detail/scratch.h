@@ -53,6 +53,7 @@ struct Scratch {
   std::span<float> moe;              // ops::moe_scratch_floats
   MatView wanted;                    // [max_wanted, hidden]
   MatView logits;                    // [max_wanted, vocab]; no columns without a head
+  std::span<std::uint32_t> picked;   // [max_wanted]: tokens of the last step that picked any
 
   // What a replay needs of the last step (KV-39): its tentative tokens, ascending, and for each
   // layer what the recurrence got of them: [max_tentative, channels of the convolution, and of

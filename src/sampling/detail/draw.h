@@ -12,18 +12,8 @@ namespace kvasir::sampling::detail {
 
 enum class Stream : std::uint32_t { draw = 0, xtc = 1 };  // SAMP-21
 
-// g = −log(−log1p(−v)), v = min((w + 0.5)·2⁻³², 1 − 2⁻²⁴): a standard Gumbel number from a 32-bit
-// word.
-double gumbel(std::uint32_t word) noexcept;
-
-// argmax of x_i · scale + g_i over the tokens that are not excluded, ties → lowest id. Scores are
-// taken relative to the best token left, (x_i − top), which shifts all alike: however large the
-// scale, the top one stays finite. top = find_peak(x), with a token left; 0 < scale < ∞.
-TokenId draw_scaled(std::span<const float> x,
-                    const Peak& top,
-                    float scale,
-                    std::uint64_t seed,
-                    std::uint64_t position) noexcept;
+using ops::draw_scaled;  // argmax of x_i · scale + g_i over the tokens that are not excluded
+using ops::gumbel;
 
 // 1 / temperature, finite; temperature > 0.
 float scale_of(float temperature) noexcept;

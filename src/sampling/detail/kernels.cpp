@@ -4,55 +4,15 @@
 #include <bit>
 #include <cstring>
 
-// Several copies of a pass, the best chosen at load. Sanitizers do not stand the resolver that runs
-// before them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || \
-    defined(__clang__)
-#define KVASIR_CLONES
-#else
-#define KVASIR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-#define KVASIR_INLINE [[gnu::always_inline]] inline
+#include "ops/float_lanes.h"
 
 namespace kvasir::sampling::detail {
 namespace {
 
-constexpr std::size_t kLanes = 16;
-using Floats = float __attribute__((vector_size(64)));
-using Ints = std::int32_t __attribute__((vector_size(64)));
-using Words = std::uint32_t __attribute__((vector_size(64)));
-using HalfFloats = float __attribute__((vector_size(32)));
-using Doubles = double __attribute__((vector_size(64)));  // eight
+using namespace ops::lanes;
 
-KVASIR_INLINE Floats splat(float v) { return Floats{} + v; }
-
-KVASIR_INLINE Floats load(const float* p) {
-  Floats v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-KVASIR_INLINE void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
-
-// The sixteen scores from p, of which only n exist; the others are excluded.
-KVASIR_INLINE Floats load_some(const float* p, std::size_t n) {
-  if (n >= kLanes) return load(p);
-  Floats v = splat(kExcluded);
-  std::memcpy(&v, p, n * sizeof(float));
-  return v;
-}
 KVASIR_INLINE void store_some(float* p, Floats v, std::size_t n) {
   std::memcpy(p, &v, std::min(n, kLanes) * sizeof(float));
-}
-
-KVASIR_INLINE bool any(Ints v) {
-  const auto q = std::bit_cast<std::array<std::uint64_t, 8>>(v);
-  return ((q[0] | q[1]) | (q[2] | q[3]) | (q[4] | q[5]) | (q[6] | q[7])) != 0;
-}
-
-KVASIR_INLINE float max_lane(Floats v) {
-  float m = v[0];
-  for (std::size_t l = 1; l < kLanes; ++l) m = v[l] > m ? v[l] : m;
-  return m;
 }
 
 KVASIR_INLINE std::array<Doubles, 2> widen(Floats v) {
@@ -111,81 +71,7 @@ KVASIR_INLINE Floats log1p_not_negative(Floats u) {
   return e * kLn2High + (twice + (twice * z * p + (e * kLn2Low + lost)));
 }
 
-// Philox4x32-10 for the block's consecutive lanes (base/philox.h is the definition, and the test).
-// Word k of lane l → out[4l + k]. Two vectors of lanes at a time hide the latency of the products.
-KVASIR_INLINE void philox_lanes(std::uint32_t first_lane, const DrawKey& key, std::uint32_t* out) {
-  constexpr std::uint32_t kCounters = kDrawBlock / 4;
-  std::uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
-  for (std::uint32_t l = 0; l < kCounters; ++l) {
-    c0[l] = static_cast<std::uint32_t>(key.position);
-    c1[l] = static_cast<std::uint32_t>(key.position >> 32);
-    c2[l] = first_lane + l;
-    c3[l] = 0;
-  }
-  std::uint32_t k0 = key.seed[0], k1 = key.seed[1];
-  for (int round = 0; round < 10; ++round) {
-    for (std::size_t l = 0; l < kCounters; ++l) {
-      const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0[l];
-      const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * c2[l];
-      c0[l] = static_cast<std::uint32_t>(b >> 32) ^ c1[l] ^ k0;
-      c1[l] = static_cast<std::uint32_t>(b);
-      c2[l] = static_cast<std::uint32_t>(a >> 32) ^ c3[l] ^ k1;
-      c3[l] = static_cast<std::uint32_t>(a);
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  for (std::size_t l = 0; l < kCounters; ++l) {
-    out[4 * l] = c0[l];
-    out[4 * l + 1] = c1[l];
-    out[4 * l + 2] = c2[l];
-    out[4 * l + 3] = c3[l];
-  }
-}
-
-// Upper bound of g(w) (SAMP-12): −log1p(−v) ≥ v, so g ≤ −ln v; and for f = m·2ᵉ, 1 ≤ m < 2, the
-// float's bits read as a number are e + m − 1 + 127 ≤ log2 f + 127. kSlack covers the roundings,
-// here and in the product beside it.
-KVASIR_INLINE Floats gumbel_bound(Words w) {
-  constexpr float kLn2 = 0x1.62e43p-1f, kSlack = 1e-3f;
-  const Floats half =
-      __builtin_convertvector(std::bit_cast<Ints>(w >> 1), Floats) + 0.25f;  // ≤ (w + 0.5) / 2
-  const Floats log2_half =
-      __builtin_convertvector(std::bit_cast<Ints>(half), Floats) * 0x1p-23f - 127.0f;
-  return (31.0f - log2_half) * kLn2 + kSlack;
-}
-constexpr float kGumbelMax = 22.9f;  // of w = 0: −ln(0.5·2⁻³²) = 22.87, and slack
-
 }  // namespace
-
-KVASIR_CLONES Peak find_peak(std::span<const float> x) noexcept {
-  constexpr std::int32_t kExponent = 0x7F800000;
-  Peak peak;
-  Ints bad{};
-  std::size_t best_chunk = 0;
-  for (std::size_t first = 0; first < x.size(); first += kChunk) {
-    const std::size_t n = std::min(kChunk, x.size() - first);
-    Floats m = splat(kExcluded);
-    for (std::size_t i = 0; i < n; i += kLanes) {
-      const std::size_t left = n - i;
-      const Floats v = load_some(&x[first + i], left);
-      m = v > m ? v : m;
-      Ints exponent = std::bit_cast<Ints>(v) & kExponent;
-      for (std::size_t l = left; l < kLanes; ++l) exponent[l] = 0;
-      bad |= exponent == kExponent;
-    }
-    const float chunk_max = max_lane(m);
-    if (chunk_max > peak.max) {
-      peak.max = chunk_max;
-      best_chunk = first;
-    }
-  }
-  peak.is_finite = !any(bad);
-  std::size_t token = best_chunk;
-  while (token + 1 < x.size() && x[token] != peak.max) ++token;
-  peak.token = static_cast<TokenId>(token);
-  return peak;
-}
 
 KVASIR_CLONES double sum_exp(std::span<const float> x, float max) noexcept {
   Doubles total{};
@@ -363,35 +249,6 @@ KVASIR_CLONES void group_maxima(std::span<const float> x, std::span<float> group
     }
     store(&groups[group], m);
   }
-}
-
-KVASIR_CLONES bool draw_block(std::span<const float> x,
-                              std::size_t first,
-                              float top,
-                              float scale,
-                              float best,
-                              const DrawKey& key,
-                              std::array<std::uint32_t, kDrawBlock>& words,
-                              std::array<float, kDrawBlock>& upper) noexcept {
-  Ints hopeful{};
-  for (std::size_t i = 0; i < kDrawBlock; i += kLanes) {
-    const std::size_t at = first + i;
-    const Floats v = at < x.size() ? load_some(&x[at], x.size() - at) : splat(kExcluded);
-    const Floats scaled = (v - top) * scale;
-    hopeful |= scaled >= best - kGumbelMax;
-    store(&upper[i], scaled);
-  }
-  if (!any(hopeful)) return false;
-  philox_lanes(static_cast<std::uint32_t>(first / 4), key, words.data());
-  hopeful = Ints{};
-  for (std::size_t i = 0; i < kDrawBlock; i += kLanes) {
-    Words w;
-    std::memcpy(&w, &words[i], sizeof w);
-    const Floats bound = load(&upper[i]) + gumbel_bound(w);
-    hopeful |= bound >= best;
-    store(&upper[i], bound);
-  }
-  return any(hopeful);
 }
 
 }  // namespace kvasir::sampling::detail

@@ -6,23 +6,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 
 #include "base/ids.h"
+#include "ops/pick.h"
 
 namespace kvasir::sampling::detail {
 
-inline constexpr float kExcluded =
-    -std::numeric_limits<float>::infinity();    // masked or filtered out
-inline constexpr std::size_t kDrawBlock = 128;  // tokens a call of draw_block covers
-
-struct Peak {
-  float max = kExcluded;
-  TokenId token = 0;      // the lowest id that has it
-  bool is_finite = true;  // no NaN, no infinity in the row
-};
-Peak find_peak(std::span<const float> x) noexcept;
+using ops::find_peak;
+using ops::kExcluded;  // masked or filtered out
+using ops::Peak;
 
 // Σ exp(x_i − max), for max = the row's maximum (excluded tokens add 0).
 double sum_exp(std::span<const float> x, float max) noexcept;
@@ -83,21 +76,5 @@ std::size_t exclude_unlikely(std::span<float> x, float max, float log_sum, float
 // groups[16·c + l]. groups.size() = 16 · ⌈n / 256⌉; groups without a token are excluded.
 inline constexpr std::size_t kChunk = 256;
 void group_maxima(std::span<const float> x, std::span<float> groups) noexcept;
-
-struct DrawKey {
-  std::array<std::uint32_t, 2> seed{};
-  std::uint64_t position = 0;
-};
-// For the up to kDrawBlock tokens from `first` (a multiple of it): their RNG words (SAMP-20, stream
-// 0), and upper bounds of (x_i − top) · scale + g_i. False, with the outputs unspecified, if no
-// token of the block can reach `best`.
-bool draw_block(std::span<const float> x,
-                std::size_t first,
-                float top,
-                float scale,
-                float best,
-                const DrawKey& key,
-                std::array<std::uint32_t, kDrawBlock>& words,
-                std::array<float, kDrawBlock>& upper) noexcept;
 
 }  // namespace kvasir::sampling::detail

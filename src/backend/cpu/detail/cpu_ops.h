@@ -143,5 +143,6 @@ void latent_append(ops::Device&, const ops::LatentAppendArgs&) noexcept;
 void latent_attention(ops::Device&, const ops::LatentAttentionArgs&) noexcept;
 void index_select(ops::Device&, const ops::IndexSelectArgs&) noexcept;
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
+void pick(ops::Device&, const ops::PickArgs&) noexcept;
 
 }  // namespace kvasir::backend::cpu

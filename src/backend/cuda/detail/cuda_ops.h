@@ -28,7 +28,7 @@ namespace kvasir::backend::cuda {
 
 class Products;  // detail/products.h
 
-// Remembers the first failure of a step; end_step returns it.
+// Remembers the first failure of a step; await_step returns it.
 class CudaDevice final : public ops::Device {
  public:
   static Result<std::unique_ptr<CudaDevice>> make(const CudaOptions& options);
@@ -47,6 +47,10 @@ class CudaDevice final : public ops::Device {
   void begin_step(std::size_t n_tokens) noexcept override;
   Status end_step() noexcept override;
   Status synchronize() noexcept override;
+  void submit_step() noexcept override;
+  Status await_step() noexcept override;
+  bool runs_behind() const noexcept override { return true; }
+  double busy_seconds() const noexcept override { return busy_seconds_; }
 
   // What the step has come to so far goes to the stream; the step goes on.
   void give_work() noexcept;
@@ -95,7 +99,15 @@ class CudaDevice final : public ops::Device {
   const std::byte* stage_bytes(std::span<const std::byte> bytes) noexcept;
   Staging::Place reserve(std::size_t size_bytes, const void* key, std::size_t key_size) noexcept;
   void flush() noexcept;
+  void note_begun() noexcept;
   Status status() noexcept;
+
+  struct StepOnItsWay {  // submitted, and not awaited
+    cudaEvent_t begun = nullptr, done = nullptr;
+  };
+  static constexpr int kMaxSteps = 2;
+  // The i-th oldest; i = n_steps_ is the step in progress. One more than may be on their way.
+  StepOnItsWay& step_at(int i) noexcept { return steps_[(first_step_ + i) % (kMaxSteps + 1)]; }
 
   cudaStream_t stream_ = nullptr;
   cudaError_t failure_ = cudaSuccess;
@@ -104,6 +116,10 @@ class CudaDevice final : public ops::Device {
   StepList list_;
   Staging staging_;
   Buffer workspaces_[kWorkspaces];
+  StepOnItsWay steps_[kMaxSteps + 1];
+  int first_step_ = 0, n_steps_ = 0;
+  bool is_begun_ = false;  // of the step in progress
+  double busy_seconds_ = 0;
   std::vector<Buffer> retired_;         // grown out of in this step, still named by its launches
   std::shared_ptr<Products> products_;  // shared_ptr: its type is complete in products.cpp alone
 };
@@ -151,5 +167,7 @@ void latent_attention(ops::Device&, const ops::LatentAttentionArgs&) noexcept;
 void index_select(ops::Device&, const ops::IndexSelectArgs&) noexcept;
 // moe_route.cpp
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
+// pick.cpp
+void pick(ops::Device&, const ops::PickArgs&) noexcept;
 
 }  // namespace kvasir::backend::cuda

@@ -129,8 +129,12 @@ __device__ float element(const Weight& w, std::uint32_t row, std::uint32_t k) {
 
 __global__ void embed_kernel(const __grid_constant__ EmbedRowsArgs p) {
   const std::uint32_t k = blockIdx.x * kThreads + threadIdx.x;
-  if (k < p.out.n_cols)
-    p.out.row(blockIdx.y)[k] = __fmul_rn(element(p.table, p.tokens[blockIdx.y], k), p.scale);
+  if (k >= p.out.n_cols) return;
+  constexpr std::uint32_t kPickedBit = 0x80000000u, kNoToken = 0xffffffffu;
+  std::uint32_t token = p.tokens[blockIdx.y];
+  if (token & kPickedBit) token = p.picked[token & ~kPickedBit];
+  if (token == kNoToken) token = 0;
+  p.out.row(blockIdx.y)[k] = __fmul_rn(element(p.table, token, k), p.scale);
 }
 
 __global__ void noise_kernel(const __grid_constant__ NoiseArgs p) {

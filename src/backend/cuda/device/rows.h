@@ -35,9 +35,12 @@ struct AddBiasArgs {  // out[r, c] += bias[c]
 };
 void launch_add_bias(Queue& queue, const AddBiasArgs& args);
 
-struct EmbedRowsArgs {  // out[t] = table[tokens[t]] · scale, decoded in f32
+// out[t] = table[tokens[t]] · scale, decoded in f32. A token with the highest bit set is
+// picked[its other bits]; where that is none, 0.
+struct EmbedRowsArgs {
   Weight table;
   const std::uint32_t* tokens;
+  const std::uint32_t* picked;
   Mat out;
   float scale;
   std::uint32_t pad;

@@ -66,7 +66,7 @@ class Settle {
 
 template <class See>
 void each(ops::EmbedArgs& a, const See& see) {
-  see(a.table), see(a.out);
+  see(a.table), see(a.picked), see(a.out);
 }
 template <class See>
 void each(ops::RmsNormArgs& a, const See& see) {
@@ -147,6 +147,11 @@ void each(ops::AddNormArgs& a, const See& see) {
 template <class See>
 void each(ops::QueryKeyArgs& a, const See& see) {
   see(a.q), see(a.k), see(a.v), see(a.q_norm), see(a.k_norm), see(a.cos), see(a.sin), see(a.kv);
+}
+
+template <class See>
+void each(ops::PickArgs& a, const See& see) {
+  see(a.scores), see(a.picked);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -139,15 +139,23 @@ void TeamDevice::give_work() noexcept {
 }
 
 // All have their work before any is waited for: they wait for each other.
-Status TeamDevice::end_step() noexcept {
-  give_work();
+void TeamDevice::submit_step() noexcept {
+  end_crossing();
+  for (std::size_t m = 0; m < size(); ++m) enter(m).submit_step();
+}
+
+Status TeamDevice::await_step() noexcept {
   Status out;
   for (std::size_t m = 0; m < size(); ++m) {
-    Status done = enter(m).end_step();
+    Status done = enter(m).await_step();
     if (!done && out) out = std::move(done);
   }
-  crosses_ = false;
   return out;
+}
+
+Status TeamDevice::end_step() noexcept {
+  submit_step();
+  return await_step();
 }
 
 Status TeamDevice::synchronize() noexcept {

@@ -63,6 +63,10 @@ class TeamDevice final : public ops::Device {
   void begin_step(std::size_t n_tokens) noexcept override;
   Status end_step() noexcept override;
   Status synchronize() noexcept override;
+  void submit_step() noexcept override;
+  Status await_step() noexcept override;
+  bool runs_behind() const noexcept override { return true; }
+  double busy_seconds() const noexcept override { return members_.front()->busy_seconds(); }
 
   // For ops.
   // Before the first launch of one: copies between members are over.

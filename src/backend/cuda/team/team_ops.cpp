@@ -304,6 +304,7 @@ const ops::OpTable kTeamOps{.embed = &by_everybody<&T::embed>,
                             .linear_group = &team::linear_group,
                             .gated_linear = &team::gated_linear,
                             .add_norm = &by_everybody<&T::add_norm>,
-                            .query_key = &team::query_key};
+                            .query_key = &team::query_key,
+                                .pick = &by_everybody<&T::pick>};
 
 }  // namespace kvasir::backend::cuda

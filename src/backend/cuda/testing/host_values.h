@@ -38,6 +38,7 @@ class HostValues final : public ops::WrappedDevice {
     take<&ops::OpTable::latent_attention, ops::LatentAttentionArgs>();
     take<&ops::OpTable::index_select, ops::IndexSelectArgs>();
     take<&ops::OpTable::moe_route, ops::MoeRouteArgs>();
+    take<&ops::OpTable::pick, ops::PickArgs>();
   }
 
  private:

@@ -49,6 +49,7 @@ void latent_append(ops::Device&, const ops::LatentAppendArgs&) noexcept;
 void latent_attention(ops::Device&, const ops::LatentAttentionArgs&) noexcept;
 void index_select(ops::Device&, const ops::IndexSelectArgs&) noexcept;
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
+void pick(ops::Device&, const ops::PickArgs&) noexcept;
 
 void mirror_rms_norm(const ops::RmsNormArgs&) noexcept;
 void mirror_layer_norm(const ops::LayerNormArgs&) noexcept;

@@ -1,0 +1,48 @@
+// What `kvasir bench` times: the engine's own steps, from queue to delivery (scheduler, KV,
+// forward, sampling), without text. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/engine.h"
+#include "kvasir/bench.h"
+#include "model/model.h"
+
+namespace kvasir::bench {
+
+// An open model behind an engine without a prefix cache.
+struct EngineRig {
+  SteadyClock clock;
+  std::unique_ptr<ops::Device> device;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<engine::Engine> engine;
+  DType kv_type = DType::bf16;
+  bool has_random_weights = false;
+};
+Result<std::unique_ptr<EngineRig>> open_rig(const Options& options);
+
+struct Timing {
+  double prefill_s = 0, decode_s = 0;
+  double decode_busy_s = 0;  // of the device while decode ran (ops::Device::busy_seconds)
+};
+
+// All rows' prompts, then all rows step by step: consumers rest until every row has its first
+// token.
+Result<Timing> time_rows(EngineRig& rig,
+                         std::uint32_t n_rows,
+                         std::uint32_t n_prefill,
+                         std::uint32_t n_decode);
+
+struct Served {
+  double seconds = 0, busy_s = 0;
+  std::uint64_t n_tokens = 0;  // generated
+};
+
+// So many requests at once, as many as there are rows running together.
+Result<Served> serve(EngineRig& rig,
+                     std::uint32_t n_requests,
+                     std::uint32_t n_prefill,
+                     std::uint32_t n_decode);
+
+}  // namespace kvasir::bench
