@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "backend/cuda/device/math.cuh"
+
 namespace kvasir::backend::cuda {
 
 // d += a · b of m16n8k16, bf16 operands, f32 sums.
@@ -121,13 +123,6 @@ __device__ inline void store16(std::uint32_t to, uint4 value) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(value.x), "r"(value.y),
                "r"(value.z), "r"(value.w)
                : "memory");
-}
-
-// Two floats as bf16, nearest even; lo in the low half.
-__device__ inline std::uint32_t pack_bf16(float lo, float hi) {
-  std::uint32_t out;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(hi), "f"(lo));
-  return out;
 }
 
 }  // namespace kvasir::backend::cuda

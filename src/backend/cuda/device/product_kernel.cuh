@@ -4,6 +4,7 @@
 // chain of products waits for nothing but itself.
 #pragma once
 
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/decode.cuh"
 #include "backend/cuda/device/mma.cuh"
 #include "backend/cuda/device/product.h"
@@ -304,11 +305,7 @@ struct WeightOperand {
                                    : step % 4 == 1 ? four.y
                                    : step % 4 == 2 ? four.z
                                                    : four.w;
-        if constexpr (F::kIsPacked) {
-          decode_nibbles_bf16(word, scales, a);
-        } else {
-          decode_nibbles<F::kHasBias>(word, scales, offset, a);
-        }
+        decode_nibbles<F>(word, scales, offset, a);
       } else {
         const uint4 two = words[step / 2];
         decode_bytes<F::kHasBias>(step % 2 ? two.z : two.x, step % 2 ? two.w : two.y, scales,
@@ -419,6 +416,8 @@ template <class F, int kNt, Input kInput, bool kIsGrouped>
 __global__ void __launch_bounds__(288) product_kernel(const __grid_constant__ ProductArgs p) {
   using P = Plan<F, kNt, kInput>;
   extern __shared__ __align__(128) unsigned char shared[];
+  if (threadIdx.x == 0) let_next_start();
+  if (kIsGrouped) await_previous();  // items and slots are written by kernels
   const Part part = part_of_block<kIsGrouped, P::kRows>(p);
   if (kIsGrouped && part.n_rows == 0) return;
   if (kIsGrouped && !F::kIsDense && part.w.scale != F::kScale) return;  // another launch's
@@ -445,6 +444,7 @@ __global__ void __launch_bounds__(288) product_kernel(const __grid_constant__ Pr
   }
   __syncthreads();
   if (warp == 2 * p.n_warps) {
+    await_previous();
     if constexpr (kInput == Input::f32)
       bring_f32<P, kIsGrouped>(p, part, n_stages, barriers, ring + x_at, slot_bytes);
     if constexpr (kInput == Input::tiles)
@@ -490,8 +490,8 @@ void launch_plan(Queue& queue, ProductArgs p) {
   };
   while (of_sm > 1 && slots_of(of_sm) < kLeastSlots) --of_sm;
   if (p.n_slots == 0) p.n_slots = slots_of(of_sm) < kMaxSlots ? slots_of(of_sm) : kMaxSlots;
-  queue.launch(&product_kernel<F, kNt, kInput, kIsGrouped>, grid, 32 * (2 * p.n_warps + 1),
-               kRingAt + std::size_t{p.n_slots} * slot_bytes, p);
+  queue.launch_early(&product_kernel<F, kNt, kInput, kIsGrouped>, grid, 32 * (2 * p.n_warps + 1),
+                     kRingAt + std::size_t{p.n_slots} * slot_bytes, p);
 }
 
 template <Code kCode, ScaleKind kScale, bool kHasBias>
