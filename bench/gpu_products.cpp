@@ -1,20 +1,20 @@
 // Matrix products of the CUDA backend: bytes of weights over time as a share of the copy bandwidth
 // (few rows), TFLOP/s (many). Weights rotate through more memory than the L2 holds; a step is one
 // captured graph, so gaps between launches count.
-//   gpu_products [filter]      rows whose line contains the filter
+//   gpu_products [filter]      "layer NAME TYPE" and "product TYPE KxN" that contain the filter
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <random>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/detail/cuda_matrix.h"
 #include "backend/cuda/detail/cuda_ops.h"
-#include "base/half.h"
+#include "backend/cuda/device/rows.h"
+#include "ops/fused.h"
 
 namespace {
 
@@ -54,53 +54,65 @@ double copy_gb_s(CudaDevice& device) {
   return 2.0 * kBytes / ms / 1e6;
 }
 
-// Random rows of a stored type: MLX's 4- and 8-bit groups of 64, or bf16.
-struct Stored {
-  Stored(const std::string& type, std::uint32_t n_out, std::uint32_t n_in) {
-    m.type = *codec::find_weight_type(type);
-    const auto& info = codec::info(m.type);
-    m.n_out = n_out;
-    m.n_in = n_in;
-    m.codes_stride = n_in / info.block * info.block_bytes;
-    codes.resize(m.codes_stride * n_out);
-    std::mt19937_64 rng{1};
-    for (std::size_t i = 0; i + 8 <= codes.size(); i += 8) {
-      const std::uint64_t word = rng();
-      std::memcpy(codes.data() + i, &word, 8);
-    }
-    if (!info.quantized) {  // exponents near those of weights
-      for (std::size_t i = 1; i < codes.size(); i += 2)
-        codes[i] = (codes[i] & std::byte{0x81}) | std::byte{0x3c};
-    }
-    m.planes.codes = codes.data();
-    if (info.scale_plane != codec::ScalePlane::floats) return;
-    m.scales_stride = n_in / info.group * 2;
-    halves.resize(m.scales_stride / 2 * n_out);
-    for (auto& h : halves) h = to_bf16(0.01f + 0.01f * static_cast<float>(rng() % 100) / 100).bits;
-    m.planes.scales = m.planes.biases = reinterpret_cast<const std::byte*>(halves.data());
-    m.planes.scale_type = codec::ScaleType::bf16;
+// Random numbers as a packed weight, made on the device: bf16 rows, or codes with scales as MLX's
+// groups of 64 have them. What quantized weights come to does not matter here.
+std::unique_ptr<CudaMatrix> noise_weight(CudaDevice& device,
+                                         const std::string& type,
+                                         std::uint32_t n_out,
+                                         std::uint32_t n_in) {
+  using namespace backend::cuda;
+  auto m = std::make_unique<CudaMatrix>(n_out, n_in);
+  Weight& w = m->weight;
+  w.n_out = n_out;
+  w.n_in = w.k = n_in;
+  w.code = type == "bf16" ? Code::bf16 : type == "4" ? Code::nibble : Code::byte;
+  w.scale = ScaleKind::bf16;
+  w.has_bias = w.code == Code::bf16 ? 0 : 1;
+  w.group = w.code == Code::bf16 ? kChunkK : 64;
+  w.chunk_bytes = codes_bytes(w.code) + (w.has_bias ? 2 * kTileRows * 4 : 0);
+  const std::size_t n_tiles = (n_out + kTileRows - 1) / kTileRows;
+  const std::size_t size = w.code == Code::bf16 ? std::size_t{n_out} * n_in * 2
+                                                : n_tiles * chunks_of(n_in) * w.chunk_bytes;
+  m->data = *device.allocate(size, ops::MemoryKind::device);
+  w.data = m->data.data();
+  if (w.code != Code::bf16) {
+    launch_noise(device.queue(), {m->data.f32(), size / 4});
+    return m;
   }
-  codec::WeightMatrix m;
-  std::vector<std::byte> codes;
-  std::vector<std::uint16_t> halves;
-};
+  const Buffer noise = *device.allocate(size * 2, ops::MemoryKind::device);
+  launch_noise(device.queue(), {noise.f32(), size / 2});
+  launch_convert_rows(device.queue(), {{noise.f32(), n_out, n_in, n_in}, m->data.data(), n_in, 0});
+  (void)device.synchronize();
+  return m;
+}
 
-// The packed weight and copies of it, so many that they fill kRotated.
-std::vector<std::unique_ptr<ops::PackedMatrix>> copies_of(CudaDevice& device,
-                                                          const Stored& stored) {
-  std::vector<std::unique_ptr<ops::PackedMatrix>> out;
-  out.push_back(*device.pack(stored.m, {}));
-  const auto& first = static_cast<const CudaMatrix&>(*out[0]);
-  const std::size_t n = std::clamp<std::size_t>(kRotated / first.size_bytes(), 1, 64);
-  while (out.size() < n) {
-    auto copy = std::make_unique<CudaMatrix>(first.n_out(), first.n_in());
-    copy->data = *device.allocate(first.size_bytes(), ops::MemoryKind::device);
-    copy->weight = first.weight;
-    copy->weight.data = copy->data.data();
-    device.copy(copy->data.data(), first.data.data(), first.size_bytes());
-    out.push_back(std::move(copy));
-  }
+// So many weights that they fill kRotated.
+std::vector<std::unique_ptr<CudaMatrix>> rotated(CudaDevice& device,
+                                                 const std::string& type,
+                                                 std::uint32_t n_out,
+                                                 std::uint32_t n_in) {
+  std::vector<std::unique_ptr<CudaMatrix>> out;
+  out.push_back(noise_weight(device, type, n_out, n_in));
+  const std::size_t n = std::clamp<std::size_t>(kRotated / out[0]->size_bytes(), 1, 48);
+  while (out.size() < n) out.push_back(noise_weight(device, type, n_out, n_in));
   return out;
+}
+
+Buffer noise_rows(CudaDevice& device, std::size_t n) {
+  Buffer out = *device.allocate(n * 4, ops::MemoryKind::device);
+  backend::cuda::launch_noise(device.queue(), {out.f32(), n});
+  return out;
+}
+
+// f as a step of its own: a captured graph from the second time on.
+template <class F>
+double time_step_ms(CudaDevice& device, std::uint32_t n_rows, F&& f) {
+  return time_ms(device, [&] {
+    device.begin_step(n_rows);
+    f();
+    const Status done = device.end_step();
+    if (!done) std::printf("FAILED: %s\n", done.error().what.c_str());
+  });
 }
 
 struct Case {
@@ -108,33 +120,101 @@ struct Case {
   std::uint32_t n_in, n_out, n_rows;
 };
 
-void measure(CudaDevice& device, const Case& c, const Stored& stored, double copy) {
-  const auto weights = copies_of(device, stored);
-  const Buffer x = *device.allocate(std::size_t{c.n_rows} * c.n_in * 4, ops::MemoryKind::device);
-  const Buffer out = *device.allocate(std::size_t{c.n_rows} * c.n_out * 4, ops::MemoryKind::device);
-  std::vector<float> values(std::size_t{c.n_rows} * c.n_in);
-  std::mt19937 rng{2};
-  for (float& v : values) v = static_cast<float>(rng()) * 0x1p-32f - 0.5f;
-  device.copy(x.data(), reinterpret_cast<const std::byte*>(values.data()), values.size() * 4);
-  (void)device.synchronize();
-  const std::size_t n_calls = c.n_rows > 64 ? 1 : std::max<std::size_t>(weights.size(), 16);
+void measure(CudaDevice& device,
+             const Case& c,
+             const std::vector<std::unique_ptr<CudaMatrix>>& weights,
+             double copy) {
+  const Buffer x = noise_rows(device, std::size_t{c.n_rows} * c.n_in),
+               out = noise_rows(device, std::size_t{c.n_rows} * c.n_out);
+  const std::size_t n_calls = c.n_rows > 64 ? 1 : std::max<std::size_t>(weights.size(), 8);
   const double ms =
-      time_ms(device,
-              [&] {
-                device.begin_step(c.n_rows);
-                for (std::size_t i = 0; i < n_calls; ++i)
-                  device.ops().linear(device, {.x = {x.f32(), c.n_rows, c.n_in, c.n_in},
-                                               .weight = weights[i % weights.size()].get(),
-                                               .bias = nullptr,
-                                               .out = mat_view(out.f32(), c.n_rows, c.n_out)});
-                const Status done = device.end_step();
-                if (!done) std::printf("FAILED: %s\n", done.error().what.c_str());
-              }) /
+      time_step_ms(device, c.n_rows,
+                   [&] {
+                     for (std::size_t i = 0; i < n_calls; ++i)
+                       device.ops().linear(device, {.x = {x.f32(), c.n_rows, c.n_in, c.n_in},
+                                                    .weight = weights[i % weights.size()].get(),
+                                                    .bias = nullptr,
+                                                    .out = mat_view(const_cast<Buffer&>(out).f32(),
+                                                                    c.n_rows, c.n_out)});
+                   }) /
       static_cast<double>(n_calls);
   const double gb_s = static_cast<double>(weights[0]->size_bytes()) / ms / 1e6;
   const double tflops = 2.0 * c.n_rows * c.n_in * c.n_out / ms / 1e9;
-  std::printf("%-12s K %6u n %7u rows %5u: %9.2f us %8.0f GB/s %5.1f %% of copy %7.1f TFLOP/s\n",
-              c.type.c_str(), c.n_in, c.n_out, c.n_rows, ms * 1e3, gb_s, 100 * gb_s / copy, tflops);
+  std::printf("%-5s K %5u n %6u rows %4u: %8.2f us %5.1f %% of copy %6.1f TFLOP/s\n",
+              c.type.c_str(), c.n_in, c.n_out, c.n_rows, ms * 1e3, 100 * gb_s / copy, tflops);
+  std::fflush(stdout);
+}
+
+struct LayerShape {
+  const char* name;
+  std::uint32_t hidden, q, kv, ff;
+};
+
+// Norms and products of layers in a row, without attention: bytes of their weights over time.
+void measure_layers(CudaDevice& device,
+                    const LayerShape& s,
+                    const std::string& type,
+                    std::uint32_t n_rows,
+                    double copy) {
+  constexpr std::size_t kLayers = 8;
+  struct Layer {
+    std::unique_ptr<CudaMatrix> q, k, v, o, gate, up, down;
+  };
+  std::vector<Layer> layers;
+  std::size_t n_bytes = 0;
+  for (std::size_t i = 0; i < kLayers; ++i) {
+    const auto make = [&](std::uint32_t n_out, std::uint32_t n_in) {
+      auto m = noise_weight(device, type, n_out, n_in);
+      n_bytes += m->size_bytes();
+      return m;
+    };
+    layers.push_back({make(s.q, s.hidden), make(s.kv, s.hidden), make(s.kv, s.hidden),
+                      make(s.hidden, s.q), make(s.ff, s.hidden), make(s.ff, s.hidden),
+                      make(s.hidden, s.ff)});
+  }
+  const auto rows = [&](std::uint32_t n) { return noise_rows(device, std::size_t{n_rows} * n); };
+  Buffer x = rows(s.hidden), branch = rows(s.hidden), normed = rows(s.hidden),
+         weight = noise_rows(device, s.hidden), qkv = rows(s.q + 2 * s.kv), attended = rows(s.q),
+         gate_up = rows(2 * s.ff);
+  const auto view = [&](Buffer& b, std::uint32_t n) { return mat_view(b.f32(), n_rows, n); };
+  const auto add_norm = [&] {
+    device.ops().add_norm(device, {.x = view(x, s.hidden),
+                                   .y = view(branch, s.hidden),
+                                   .alpha = 1.0f,
+                                   .weight = weight.f32(),
+                                   .eps = 1e-5f,
+                                   .out = view(normed, s.hidden)});
+  };
+  const double ms = time_step_ms(device, n_rows, [&] {
+    for (const Layer& l : layers) {
+      const ops::LinearPart attention[] = {{l.q.get(), nullptr},
+                                           {l.k.get(), nullptr},
+                                           {l.v.get(), nullptr}},
+                            mlp[] = {{l.gate.get(), nullptr}, {l.up.get(), nullptr}};
+      add_norm();
+      device.ops().linear_group(
+          device,
+          {.x = view(normed, s.hidden), .parts = attention, .out = view(qkv, s.q + 2 * s.kv)});
+      device.ops().scale(
+          device,
+          {.x = view(attended, s.q), .alpha = 1.0f, .softcap = 0.0f});  // stands for attention
+      device.ops().linear(device, {.x = view(attended, s.q),
+                                   .weight = l.o.get(),
+                                   .bias = nullptr,
+                                   .out = view(branch, s.hidden)});
+      add_norm();
+      device.ops().gated_linear(device, {.x = view(normed, s.hidden),
+                                         .parts = mlp,
+                                         .activation = ops::Activation::silu,
+                                         .gate_up = view(gate_up, 2 * s.ff)});
+      device.ops().linear(device, {.x = view(gate_up, 2 * s.ff).columns(0, s.ff),
+                                   .weight = l.down.get(),
+                                   .bias = nullptr,
+                                   .out = view(branch, s.hidden)});
+    }
+  });
+  std::printf("layer %-12s %-5s rows %3u: %8.2f us %5.1f %% of copy\n", s.name, type.c_str(),
+              n_rows, ms * 1e3 / kLayers, 100 * static_cast<double>(n_bytes) / ms / 1e6 / copy);
   std::fflush(stdout);
 }
 
@@ -150,18 +230,29 @@ int main(int argc, char** argv) {
   auto& device = static_cast<CudaDevice&>(**made);
   const double copy = copy_gb_s(device);
   std::printf("%s: copy %.0f GB/s (read and written)\n", device.label().c_str(), copy);
+  const auto passes = [&](const std::string& name) {
+    return name.find(filter) != std::string::npos;
+  };
+  for (const LayerShape& s : {LayerShape{"llama-3.1-8b", 4096, 4096, 1024, 14336},
+                              LayerShape{"qwen3-0.6b", 1024, 2048, 1024, 3072}}) {
+    for (const char* type : {"bf16", "4", "8"}) {
+      if (!passes(std::string("layer ") + s.name + " " + type)) continue;
+      for (const std::uint32_t n_rows : {1u, 16u, 64u})
+        measure_layers(device, s, type, n_rows, copy);
+    }
+  }
   const std::pair<std::uint32_t, std::uint32_t> shapes[] = {
-      {4096, 4096},  {4096, 1024},   {4096, 6144}, {4096, 14336}, {4096, 28672},
-      {14336, 4096}, {4096, 128256}, {1024, 1024}, {1024, 3072},  {3072, 1024}};
-  for (const char* type : {"bf16", "affine4g64", "affine8g64"}) {
+      {4096, 4096}, {4096, 6144}, {4096, 28672}, {14336, 4096}, {4096, 128256},
+      {1024, 4096}, {2048, 1024}, {1024, 6144},  {3072, 1024}};
+  for (const char* type : {"bf16", "4", "8"}) {
     for (const auto& [n_in, n_out] : shapes) {
-      const std::string name =
-          std::string(type) + " " + std::to_string(n_in) + "x" + std::to_string(n_out);
-      if (name.find(filter) == std::string::npos) continue;
-      const Stored stored(type, n_out, n_in);
-      for (const std::uint32_t n_rows : {1u, 4u, 8u, 16u, 64u, 512u, 4096u}) {
-        if (n_rows > 64 && (n_out > 100'000 || n_in < 4096)) continue;
-        measure(device, {type, n_in, n_out, n_rows}, stored, copy);
+      if (!passes(std::string("product ") + type + " " + std::to_string(n_in) + "x" +
+                  std::to_string(n_out)))
+        continue;
+      const auto weights = rotated(device, type, n_out, n_in);
+      for (const std::uint32_t n_rows : {1u, 8u, 16u, 64u, 512u, 4096u}) {
+        if (n_rows > 64 && (n_out > 100'000 || n_in < 4096 || type[0] != 'b')) continue;
+        measure(device, {type, n_in, n_out, n_rows}, weights, copy);
       }
     }
   }

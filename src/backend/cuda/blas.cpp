@@ -7,6 +7,9 @@
 #include <compare>
 #include <map>
 #include <optional>
+#include <string>
+
+#include "base/log.h"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -70,6 +73,22 @@ struct Way {
 std::uint32_t alignment_of(const BlasProduct& p) {
   const auto bits = reinterpret_cast<std::uintptr_t>(p.out) | (p.out_stride * sizeof(float));
   return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 4;
+}
+
+std::string name_of(std::uint32_t n_out, std::uint32_t k, std::uint32_t n_rows) {
+  return "product of " + std::to_string(n_out) + " x " + std::to_string(k) + " with " +
+         std::to_string(n_rows) + " rows";
+}
+
+// Which way was asked, and what came of it.
+void report(const Way& way, std::uint32_t n_rows, std::uint32_t n_different) {
+  std::string line = name_of(way.n_out, way.k, n_rows) + ": cuBLASLt's way";
+  for (const std::uint32_t part : way.config) line += ' ' + std::to_string(part);
+  if (n_different == 0) return log::debug(line + " has the own kernel's bits");
+  log::warning(line +
+               (n_different == ~0u ? std::string(" does not run")
+                                   : " differs in " + std::to_string(n_different) + " outputs") +
+               "; the own kernel serves");
 }
 
 }  // namespace
@@ -182,12 +201,13 @@ Blas::~Blas() = default;
 bool Blas::multiply(const BlasProduct& p,
                     void* workspace,
                     cudaStream_t stream,
-                    const std::function<bool(const Run&)>& is_equal) {
+                    const std::function<std::uint32_t(const Run&)>& n_different) {
   if (!library_) {
     library_ = std::make_unique<Library>();
     const auto symbols = load_symbols();
     if (symbols) library_->lt = *symbols;
     if (symbols && symbols->create(&library_->handle)) library_->handle = nullptr;
+    if (!library_->handle) log::warning("no cuBLASLt: the own kernels multiply many rows");
   }
   Library& l = *library_;
   if (!l.handle) return false;
@@ -202,11 +222,28 @@ bool Blas::multiply(const BlasProduct& p,
       const auto run = [&](const BlasProduct& same) {
         return l.run(same, plan, workspace, stream);
       };
-      if (is_new) way->second = is_equal(run);
+      if (is_new) {
+        const std::uint32_t n = n_different(run);
+        way->second = n == 0;
+        report(way->first, p.n_rows, n);
+      }
       plan.is_usable = way->second;
+    } else {
+      log::warning(name_of(p.n_out, p.k, p.n_rows) +
+                   ": cuBLASLt has no way; the own kernel serves");
     }
   }
   return known->second.is_usable && l.run(p, known->second, workspace, stream);
 }
+
+std::vector<Blas::Choice> Blas::choices() const {
+  std::vector<Choice> out;
+  if (!library_) return out;
+  for (const auto& [shape, plan] : library_->plans)
+    out.push_back({shape.n_out, shape.k, shape.n_rows, plan.is_usable});
+  return out;
+}
+
+bool Blas::is_there() const noexcept { return library_ && library_->handle; }
 
 }  // namespace kvasir::backend::cuda

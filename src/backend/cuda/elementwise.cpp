@@ -22,7 +22,8 @@ void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
                                         .eps = a.eps,
                                         .scale = 1.0f,
                                         .added = {},
-                                        .sum = {}});
+                                        .sum = {},
+                                        .copy = {}});
 }
 
 void layer_norm(ops::Device& device, const ops::LayerNormArgs& a) noexcept {
@@ -35,7 +36,8 @@ void layer_norm(ops::Device& device, const ops::LayerNormArgs& a) noexcept {
                                         .eps = a.eps,
                                         .scale = 1.0f,
                                         .added = {},
-                                        .sum = {}});
+                                        .sum = {},
+                                        .copy = {}});
 }
 
 void l2_norm(ops::Device& device, const ops::L2NormArgs& a) noexcept {
@@ -48,7 +50,8 @@ void l2_norm(ops::Device& device, const ops::L2NormArgs& a) noexcept {
                                         .eps = a.eps,
                                         .scale = a.scale,
                                         .added = {},
-                                        .sum = {}});
+                                        .sum = {},
+                                        .copy = {}});
 }
 
 void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {
@@ -69,7 +72,8 @@ void act_mul(ops::Device& device, const ops::ActMulArgs& a) noexcept {
                                            .up = mat_of(a.up),
                                            .out = mat_of(a.out),
                                            .activation = static_cast<Act>(a.activation),
-                                           .limit = a.limit});
+                                           .limit = a.limit,
+                                           .copy = {}});
 }
 
 void gate_rows(ops::Device& device, const ops::GateRowsArgs& a) noexcept {

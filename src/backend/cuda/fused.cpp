@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/detail/kv_args.h"
+#include "backend/cuda/detail/products.h"
 #include "backend/cuda/device/elementwise.h"
 
 namespace kvasir::backend::cuda {
@@ -23,7 +24,10 @@ bool is_plain(const ops::QueryKeyArgs& a) noexcept {
 
 }  // namespace
 
+// Norms come before products: the result is rounded for them on the way.
 void add_norm(ops::Device& device, const ops::AddNormArgs& a) noexcept {
+  Products& products = cuda_of(device).products();
+  const Bf16Copy copy = products.copy_of_next(a.x.n_rows, a.x.n_cols);
   launch_norm(cuda_of(device).queue(), {.x = mat_of(ConstMatView(a.x)),
                                         .out = mat_of(a.out),
                                         .weight = a.weight,
@@ -33,7 +37,27 @@ void add_norm(ops::Device& device, const ops::AddNormArgs& a) noexcept {
                                         .eps = a.eps,
                                         .scale = a.alpha,
                                         .added = mat_of(a.y),
-                                        .sum = mat_of(a.x)});
+                                        .sum = mat_of(a.x),
+                                        .copy = copy});
+  if (a.x.n_rows > 0) products.keep_copy(a.out, copy);
+}
+
+// Few rows: the activation ends the products of gate and up. Many: it also rounds its result.
+void gated_linear(ops::Device& device, const ops::GatedLinearArgs& a) noexcept {
+  const std::uint32_t n = a.gate_up.n_cols / 2;
+  const MatView gate = a.gate_up.columns(0, n);
+  CudaDevice& cuda = cuda_of(device);
+  if (a.x.n_rows == 0 || multiply_gated(cuda, a.x, a.parts, static_cast<Act>(a.activation), gate))
+    return;
+  device.ops().linear_group(device, {.x = a.x, .parts = a.parts, .out = a.gate_up});
+  const Bf16Copy copy = cuda.products().copy_of_next(gate.n_rows, n);
+  launch_act_mul(cuda.queue(), {.gate = mat_of(ConstMatView(gate)),
+                                .up = mat_of(ConstMatView(a.gate_up.columns(n, n))),
+                                .out = mat_of(gate),
+                                .activation = static_cast<Act>(a.activation),
+                                .limit = 0.0f,
+                                .copy = copy});
+  cuda.products().keep_copy(gate, copy);
 }
 
 void query_key(ops::Device& device, const ops::QueryKeyArgs& a) noexcept {

@@ -42,9 +42,12 @@ BlasProduct blas_product(const Weight& w, const void* x, MatView out) {
   return {w.data, x, out.data, out.stride, w.n_out, out.n_rows, w.k};
 }
 
-// Whether `run` and the own kernel give the same bits for random rows, of which the first and the
-// last 16 are compared. `out` is where the true result will be.
-bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas::Run& run) {
+// In how many bits `run` and the own kernel differ for random rows, of which the first and the last
+// 16 are compared; all ones: it does not run. `out` is where the true result will be.
+std::uint32_t count_other_bits(CudaDevice& device,
+                               const Weight& w,
+                               MatView out,
+                               const Blas::Run& run) {
   const std::uint32_t n = std::min(kProbeRows, out.n_rows);
   const std::size_t noise_bytes = std::size_t{out.n_rows} * w.k * sizeof(float);
   const std::size_t own_bytes = std::size_t{n} * w.n_out * sizeof(float);
@@ -60,13 +63,15 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
   launch_noise(device.queue(), {noise, std::size_t{out.n_rows} * w.k});
   launch_convert_rows(device.queue(), {all, x, w.k, 0});
   device.note(cudaMemsetAsync(counter, 0, sizeof(*counter), device.stream()));
-  if (!run(blas_product(w, x, out))) return false;
+  if (!run(blas_product(w, x, out))) return ~0u;
   for (const std::uint32_t first : {0u, out.n_rows - n}) {
     const MatView rows = mat_view(own, n, w.n_out);
-    launch_convert_tiles(device.queue(),
-                         {{all.data + std::size_t{first} * w.k, n, w.k, w.k}, tiles, w.k, 0},
-                         rows_of_tile(n));
-    launch_tiles(device, w, tiles, nullptr, rows);
+    if (!multiply_wide(device, w, x + std::size_t{first} * w.k * 2, rows)) {
+      launch_convert_tiles(device.queue(),
+                           {{all.data + std::size_t{first} * w.k, n, w.k, w.k}, tiles, w.k, 0},
+                           rows_of_tile(n));
+      launch_tiles(device, w, tiles, nullptr, rows);
+    }
     launch_compare(device.queue(),
                    {mat_of(ConstMatView(out.rows(first, n))), mat_of(ConstMatView(rows)), counter});
   }
@@ -74,7 +79,7 @@ bool gives_own_bits(CudaDevice& device, const Weight& w, MatView out, const Blas
   device.note(cudaMemcpyAsync(&n_different, counter, sizeof(n_different), cudaMemcpyDeviceToHost,
                               device.stream()));
   device.note(cudaStreamSynchronize(device.stream()));
-  return n_different == 0;
+  return n_different;
 }
 
 // Many rows by cuBLASLt, if it may: x as bf16 rows.
@@ -83,7 +88,7 @@ bool multiply_rows(
   void* const workspace = device.workspace<std::byte>(kBlas, Blas::kWorkspaceBytes);
   const bool is_done = device.products().blas().multiply(
       blas_product(w, x, out), workspace, device.stream(),
-      [&](const Blas::Run& run) { return gives_own_bits(device, w, out, run); });
+      [&](const Blas::Run& run) { return count_other_bits(device, w, out, run); });
   if (is_done && bias) launch_add_bias(device.queue(), {mat_of(out), bias});
   return is_done;
 }
@@ -128,6 +133,8 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   const Weight& w = matrix_of(a.weight).weight;
   if (w.code == Code::f32)
     return launch_product_f32(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
+  const ops::LinearPart part{a.weight, a.bias};
+  if (a.x.n_rows <= kManyRows && multiply_wide(cuda, a.x, {&part, 1}, a.out)) return;
   if (a.x.n_rows <= kLeastRows && is_whole_pieces(a.x, w.n_in))
     return launch_product(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
   Products& products = cuda.products();
@@ -139,6 +146,7 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
     products.keep_converted(at, a.out);
     if (is_done) return;
   }
+  if (multiply_wide(cuda, a.x, {&part, 1}, a.out)) return;
   const void* const x = products.converted(a.x, w.k, rows_of_tile(a.x.n_rows));
   const std::uint64_t at = cuda.queue().n_changes();
   launch_tiles(cuda, w, x, a.bias, a.out);
@@ -211,6 +219,7 @@ void multiply_alike(CudaDevice& device,
 // Few rows: parts of one shape in one launch, the same chains.
 void linear_group(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
   if (a.x.n_rows == 0) return;
+  if (a.x.n_rows <= kManyRows && multiply_wide(cuda_of(device), a.x, a.parts, a.out)) return;
   if (a.x.n_rows > kFewRows || !is_whole_pieces(a.x, a.x.n_cols))
     return ops::linear_group_composed(device, a);
   std::uint32_t column = 0;

@@ -76,16 +76,35 @@ const void* Products::converted(ConstMatView x, std::uint32_t k, std::uint32_t t
   const std::size_t size = tile_rows == 0
                                ? std::size_t{x.n_rows} * k
                                : n_tiles * tile_rows * tiled_chunks(k) * std::size_t{kTiledRow};
-  auto* const out = device_.workspace<std::uint16_t>(kConverted, size);
-  if (is_same()) return out;
+  if (is_same()) return converted_data_;
+  std::uint16_t* const out = next_workspace(size);
   const ConvertArgs args{mat_of(x), out, k, tile_rows};
   tile_rows == 0 ? launch_convert_rows(device_.queue(), args)
                  : launch_convert_tiles(device_.queue(), args, tile_rows);
+  remember(x, k, tile_rows, out);
+  return out;
+}
+
+std::uint16_t* Products::next_workspace(std::size_t n) {
+  is_other_ = !is_other_;
+  return device_.workspace<std::uint16_t>(is_other_ ? kOtherConverted : kConverted, n);
+}
+
+void Products::remember(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows, void* data) {
   converted_from_ = x;
   converted_k_ = k;
   converted_tile_rows_ = tile_rows;
   converted_at_ = device_.queue().n_changes();
-  return out;
+  converted_data_ = data;
+}
+
+Bf16Copy Products::copy_of_next(std::uint32_t n_rows, std::uint32_t n_cols) {
+  if (n_cols % kPadK != 0) return {};
+  return {next_workspace(std::size_t{n_rows} * n_cols), n_cols};
+}
+
+void Products::keep_copy(ConstMatView x, const Bf16Copy& copy) {
+  if (copy.data) remember(x, x.n_cols, 0, copy.data);
 }
 
 void Products::keep_converted(std::uint64_t since, ConstMatView out) {

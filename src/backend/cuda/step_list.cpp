@@ -1,6 +1,7 @@
 #include "backend/cuda/detail/step_list.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace kvasir::backend::cuda {
@@ -40,18 +41,42 @@ void StepList::record() noexcept {
 void StepList::enqueue(const void* kernel,
                        dim3 grid,
                        unsigned n_threads,
+                       Start start,
                        std::size_t shared_bytes,
                        const void* params,
                        std::size_t params_bytes) {
   allow_shared(kernel, shared_bytes);
-  if (!is_recording_) {
-    void* arguments[] = {const_cast<void*>(params)};
-    return note(cudaLaunchKernel(kernel, grid, dim3(n_threads), arguments, shared_bytes, stream_));
-  }
+  Entry entry{kernel, grid,        static_cast<std::uint16_t>(n_threads), start, shared_bytes,
+              0,      params_bytes};
+  if (!is_recording_) return note(launch(entry, const_cast<void*>(params)));
   const std::size_t at = params_.size();
   params_.resize(at + (params_bytes + kParamsAlignment - 1) / kParamsAlignment * kParamsAlignment);
   std::memcpy(params_.data() + at, params, params_bytes);
-  entries_.push_back({kernel, grid, n_threads, shared_bytes, at, params_bytes});
+  entry.params_at = at;
+  entries_.push_back(entry);
+}
+
+// Kernels that start early do so in captured graphs too: capture keeps the attribute.
+void StepList::set_stream(cudaStream_t stream) noexcept {
+  stream_ = stream;
+  int device = 0, major = 0;
+  note(cudaGetDevice(&device));
+  note(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  has_early_ = major >= 9 && !std::getenv("KVASIR_NO_EARLY");
+}
+
+cudaError_t StepList::launch(const Entry& e, void* params) noexcept {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{.gridDim = e.grid,
+                                  .blockDim = dim3(e.n_threads),
+                                  .dynamicSmemBytes = e.shared_bytes,
+                                  .stream = stream_,
+                                  .attrs = &early,
+                                  .numAttrs = has_early_ && e.start == Start::early ? 1u : 0u};
+  void* arguments[] = {params};
+  return cudaLaunchKernelExC(&config, e.kernel, arguments);
 }
 
 cudaError_t StepList::run() noexcept {
@@ -91,10 +116,7 @@ StepList::Graph& StepList::graph_of_list() {
 
 cudaError_t StepList::launch_all() noexcept {
   for (const Entry& e : entries_) {
-    void* arguments[] = {params_.data() + e.params_at};
-    if (const cudaError_t error = cudaLaunchKernel(e.kernel, e.grid, dim3(e.n_threads), arguments,
-                                                   e.shared_bytes, stream_))
-      return error;
+    if (const cudaError_t error = launch(e, params_.data() + e.params_at)) return error;
   }
   return cudaSuccess;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace kvasir::backend::cuda {
 
@@ -28,14 +29,22 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  // Whether it multiplied. is_equal(run): asked once for each way of computing and shape of weight;
-  // run(product) multiplies that way, of the same shape; says whether the bits are the own
-  // kernel's.
+  // Whether it multiplied. n_different(run): asked once for each way of computing and shape of
+  // weight; run(product) multiplies that way, of the same shape; says how many outputs are not the
+  // own kernel's.
   using Run = std::function<bool(const BlasProduct&)>;
   bool multiply(const BlasProduct& product,
                 void* workspace,
                 cudaStream_t stream,
-                const std::function<bool(const Run&)>& is_equal);
+                const std::function<std::uint32_t(const Run&)>& n_different);
+
+  // Shapes of weights that were asked for: whether some way has the own kernel's bits.
+  struct Choice {
+    std::uint32_t n_out, k, n_rows;
+    bool is_used;
+  };
+  std::vector<Choice> choices() const;
+  bool is_there() const noexcept;  // after the first multiply()
 
  private:
   struct Library;

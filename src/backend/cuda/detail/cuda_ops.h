@@ -94,7 +94,7 @@ class CudaDevice final : public ops::Device {
   }
 
  private:
-  static constexpr int kWorkspaces = 8;
+  static constexpr int kWorkspaces = 9;
   std::byte* workspace_bytes(int slot, std::size_t size_bytes) noexcept;
   const std::byte* stage_bytes(std::span<const std::byte> bytes) noexcept;
   Staging::Place reserve(std::size_t size_bytes, const void* key, std::size_t key_size) noexcept;
@@ -156,6 +156,7 @@ void gather_rows(ops::Device&, const ops::GatherRowsArgs&) noexcept;
 void l2_norm(ops::Device&, const ops::L2NormArgs&) noexcept;
 // fused.cpp
 void add_norm(ops::Device&, const ops::AddNormArgs&) noexcept;
+void gated_linear(ops::Device&, const ops::GatedLinearArgs&) noexcept;
 void query_key(ops::Device&, const ops::QueryKeyArgs&) noexcept;
 // recurrent.cpp
 void causal_conv(ops::Device&, const ops::CausalConvArgs&) noexcept;

@@ -11,6 +11,7 @@
 #include "backend/cuda/detail/blas.h"
 #include "backend/cuda/detail/cuda_matrix.h"
 #include "backend/cuda/detail/cuda_ops.h"
+#include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/product.h"
 #include "base/thread_pool.h"
 #include "ops/fused.h"
@@ -19,7 +20,14 @@
 namespace kvasir::backend::cuda {
 
 // Workspace slots of products (CudaDevice::workspace).
-enum ProductSlot : int { kConverted = 7, kDecoded = 6, kBlas = 5, kProbe = 4, kTeamColumns = 2 };
+enum ProductSlot : int {
+  kTeamColumns = 8,
+  kConverted = 7,
+  kDecoded = 6,
+  kBlas = 5,
+  kProbe = 4,
+  kOtherConverted = 2
+};
 
 class Products {
  public:
@@ -35,6 +43,11 @@ class Products {
   // x as bf16 [n_rows, k]; the last one again if nothing has been launched since.
   // tile_rows: as tiles of so many rows (device/rows.h); 0: as rows.
   const void* converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows);
+  // Memory for a matrix as bf16 rows [n_rows, n_cols], which the launch that makes it writes too;
+  // then keep_copy(). Null where rows would have to be padded. Not what converted() gave last.
+  Bf16Copy copy_of_next(std::uint32_t n_rows, std::uint32_t n_cols);
+  // converted() of that matrix is what copy_of_next() gave, from now on.
+  void keep_copy(ConstMatView x, const Bf16Copy& copy);
   // The launches since then wrote only `out`.
   void keep_converted(std::uint64_t since, ConstMatView out);
 
@@ -76,8 +89,27 @@ class Products {
   ConstMatView converted_from_{};
   std::uint32_t converted_k_ = 0, converted_tile_rows_ = 0;
   std::uint64_t converted_at_ = 0;
+  void* converted_data_ = nullptr;
+  bool is_other_ = false;  // which of two workspaces it is in
+
+  std::uint16_t* next_workspace(std::size_t n);
+  void remember(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows, void* data);
 };
 
+// Products by whole warpgroups (device/wide.h) of parts that have one shape of K and type, outputs
+// side by side. False, and nothing is done: not on this device, or not of these parts.
+bool multiply_wide(CudaDevice& device,
+                   ConstMatView x,
+                   std::span<const ops::LinearPart> parts,
+                   MatView out) noexcept;
+// Of one weight; x: bf16 rows of w.k elements.
+bool multiply_wide(CudaDevice& device, const Weight& w, const void* x, MatView out) noexcept;
+// The same of gate and up, which end as out = act(gate) ⊙ up.
+bool multiply_gated(CudaDevice& device,
+                    ConstMatView x,
+                    std::span<const ops::LinearPart> parts,
+                    Act activation,
+                    MatView out) noexcept;
 // A launch for each kind of scales that weights of the table have.
 void launch_grouped(CudaDevice& device, const Products::Table& table, ProductArgs args) noexcept;
 // Whether kernels can take f32 rows as they lie: whole 16 bytes.

@@ -16,7 +16,7 @@ namespace kvasir::backend::cuda {
 class StepList final : public Queue {
  public:
   ~StepList() override;
-  void set_stream(cudaStream_t stream) noexcept { stream_ = stream; }
+  void set_stream(cudaStream_t stream) noexcept;
   // Without graphs a recorded list is launched kernel by kernel: the same bits (EXE-48).
   void use_graphs(bool use) noexcept { use_graphs_ = use; }
 
@@ -30,7 +30,8 @@ class StepList final : public Queue {
   struct Entry {  // a kernel and where its parameters are
     const void* kernel;
     dim3 grid;
-    unsigned n_threads;
+    std::uint16_t n_threads;
+    Start start;
     std::size_t shared_bytes;
     std::size_t params_at, params_bytes;
   };
@@ -47,11 +48,13 @@ class StepList final : public Queue {
   void enqueue(const void* kernel,
                dim3 grid,
                unsigned n_threads,
+               Start start,
                std::size_t shared_bytes,
                const void* params,
                std::size_t params_bytes) override;
   Graph& graph_of_list();
   void destroy(Graph& graph) noexcept;
+  cudaError_t launch(const Entry& entry, void* params) noexcept;
   cudaError_t launch_all() noexcept;
   cudaError_t capture(cudaGraphExec_t& out) noexcept;
   void allow_shared(const void* kernel, std::size_t shared_bytes) noexcept;
@@ -60,7 +63,7 @@ class StepList final : public Queue {
   }
 
   cudaStream_t stream_ = nullptr;
-  bool is_recording_ = false, use_graphs_ = true;
+  bool is_recording_ = false, use_graphs_ = true, has_early_ = false;
   cudaError_t error_ = cudaSuccess;
   std::vector<Entry> entries_;
   std::vector<std::byte> params_;

@@ -36,28 +36,32 @@ __device__ inline float half_bits(std::uint32_t bits, bool is_f16) {
                 : __uint_as_float(bits << 16);
 }
 
+// h: which of a thread's two rows; at: its scale in the group.
+template <class F>
+__device__ inline void load_row_scales(RowScales& out, unsigned h, const unsigned char* at) {
+  if constexpr (F::kScale == ScaleKind::f32 && F::kHasBias) {
+    const float2 both = *reinterpret_cast<const float2*>(at);
+    out.scale[h] = both.x;
+    out.bias[h] = both.y;
+  } else if constexpr (F::kScale == ScaleKind::f32) {
+    out.scale[h] = *reinterpret_cast<const float*>(at);
+  } else if constexpr (!F::kHasBias) {
+    out.scale[h] = half_bits(*reinterpret_cast<const unsigned short*>(at), true);
+  } else {
+    const std::uint32_t both = *reinterpret_cast<const std::uint32_t*>(at);
+    out.scale2[h] = __byte_perm(both, 0, 0x1010);
+    out.bias2[h] = __byte_perm(both, 0, 0x3232);
+    out.scale[h] = half_bits(both & 0xffffu, F::kScale == ScaleKind::f16);
+    out.bias[h] = half_bits(both >> 16, F::kScale == ScaleKind::f16);
+  }
+}
+
 // group: of one group of a tile, [16 rows].
 template <class F>
 __device__ inline void load_scales(RowScales& out, const unsigned char* group, unsigned lane) {
 #pragma unroll
-  for (unsigned h = 0; h < 2; ++h) {
-    const unsigned char* at = group + (lane / 4 + 8 * h) * F::kRowBytes;
-    if constexpr (F::kScale == ScaleKind::f32 && F::kHasBias) {
-      const float2 both = *reinterpret_cast<const float2*>(at);
-      out.scale[h] = both.x;
-      out.bias[h] = both.y;
-    } else if constexpr (F::kScale == ScaleKind::f32) {
-      out.scale[h] = *reinterpret_cast<const float*>(at);
-    } else if constexpr (!F::kHasBias) {
-      out.scale[h] = half_bits(*reinterpret_cast<const unsigned short*>(at), true);
-    } else {
-      const std::uint32_t both = *reinterpret_cast<const std::uint32_t*>(at);
-      out.scale2[h] = __byte_perm(both, 0, 0x1010);
-      out.bias2[h] = __byte_perm(both, 0, 0x3232);
-      out.scale[h] = half_bits(both & 0xffffu, F::kScale == ScaleKind::f16);
-      out.bias[h] = half_bits(both >> 16, F::kScale == ScaleKind::f16);
-    }
-  }
+  for (unsigned h = 0; h < 2; ++h)
+    load_row_scales<F>(out, h, group + (lane / 4 + 8 * h) * F::kRowBytes);
 }
 
 // The nibble at bit kBit as a float: placed in the mantissa of 2^(23 - kBit), which is taken off
@@ -77,32 +81,52 @@ __device__ inline std::uint32_t weigh(const RowScales& s, int row, float lo, flo
                    __fmaf_rn(hi, s.scale[row], s.bias[row]));
 }
 
-template <bool kHasBias>
+// (word & mask) | bits in one instruction, which the compiler makes two of.
+__device__ inline std::uint32_t and_or(std::uint32_t word, std::uint32_t mask, std::uint32_t bits) {
+  std::uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(word), "r"(mask), "r"(bits));
+  return out;
+}
+
+// The two elements at bits 0 and 16 of a word of nibbles, with a row's scale and bias in bf16.
+__device__ inline std::uint32_t weigh_nibbles_bf16(std::uint32_t word,
+                                                   std::uint32_t scale2,
+                                                   std::uint32_t bias2) {
+  std::uint32_t out;
+  asm("{.reg .b32 c;\n"
+      "fma.rn.bf16x2 c, %1, %2, %3;\n"
+      "fma.rn.bf16x2 %0, c, %4, %5;}"
+      : "=r"(out)
+      : "r"(and_or(word, 0x000f000fu, 0x43004300u)),  // 128 + code
+        "r"(0x3f803f80u), "r"(0xc300c300u), "r"(scale2), "r"(bias2));
+  return out;
+}
+
+// One of a thread's two rows in a step's operands: a[kRow] and a[kRow + 2].
+template <class F, int kRow>
+__device__ inline void decode_nibble_row(std::uint32_t word,
+                                         const RowScales& s,
+                                         float offset,
+                                         std::uint32_t* a) {
+  if constexpr (F::kIsPacked) {
+    a[kRow] = weigh_nibbles_bf16(word >> (4 * kRow), s.scale2[kRow], s.bias2[kRow]);
+    a[kRow + 2] = weigh_nibbles_bf16(word >> (4 * kRow + 8), s.scale2[kRow], s.bias2[kRow]);
+  } else if constexpr (kRow == 0) {
+    a[0] = weigh<F::kHasBias>(s, 0, nibble_at<0>(word, offset), nibble_at<16>(word, offset));
+    a[2] = weigh<F::kHasBias>(s, 0, nibble_at<8>(word, offset), nibble_at<12>(word >> 12, offset));
+  } else {
+    const std::uint32_t high = word >> 12;
+    a[1] = weigh<F::kHasBias>(s, 1, nibble_at<4>(word, offset), nibble_at<8>(high, offset));
+    a[3] = weigh<F::kHasBias>(s, 1, nibble_at<12>(word, offset), nibble_at<16>(high, offset));
+  }
+}
+template <class F>
 __device__ inline void decode_nibbles(std::uint32_t word,
                                       const RowScales& s,
                                       float offset,
                                       std::uint32_t* a) {
-  const std::uint32_t high = word >> 12;
-  a[0] = weigh<kHasBias>(s, 0, nibble_at<0>(word, offset), nibble_at<16>(word, offset));
-  a[1] = weigh<kHasBias>(s, 1, nibble_at<4>(word, offset), nibble_at<8>(high, offset));
-  a[2] = weigh<kHasBias>(s, 0, nibble_at<8>(word, offset), nibble_at<12>(high, offset));
-  a[3] = weigh<kHasBias>(s, 1, nibble_at<12>(word, offset), nibble_at<16>(high, offset));
-}
-
-// The same where bf16 arithmetic is exact enough.
-__device__ inline void decode_nibbles_bf16(std::uint32_t word,
-                                           const RowScales& s,
-                                           std::uint32_t* a) {
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const std::uint32_t shifted = ((word >> (4 * r)) & 0x000f000fu) | 0x43004300u;  // 128 + code
-    asm("{.reg .b32 c;\n"
-        "fma.rn.bf16x2 c, %1, %2, %3;\n"
-        "fma.rn.bf16x2 %0, c, %4, %5;}"
-        : "=r"(a[r])
-        : "r"(shifted), "r"(0x3f803f80u), "r"(0xc300c300u), "r"(s.scale2[r % 2]),
-          "r"(s.bias2[r % 2]));
-  }
+  decode_nibble_row<F, 0>(word, s, offset, a);
+  decode_nibble_row<F, 1>(word, s, offset, a);
 }
 
 template <int kByte>
@@ -111,13 +135,20 @@ __device__ inline float byte_at(std::uint32_t word, float offset) {
   return __fsub_rn(shifted, __fadd_rn(8388608.0f, offset));
 }
 
+template <bool kHasBias, int kRow>
+__device__ inline void decode_byte_row(
+    std::uint32_t low, std::uint32_t high, const RowScales& s, float offset, std::uint32_t* a) {
+  constexpr int kFirst = 2 * kRow;
+  a[kRow] =
+      weigh<kHasBias>(s, kRow, byte_at<kFirst>(low, offset), byte_at<kFirst + 1>(low, offset));
+  a[kRow + 2] =
+      weigh<kHasBias>(s, kRow, byte_at<kFirst>(high, offset), byte_at<kFirst + 1>(high, offset));
+}
 template <bool kHasBias>
 __device__ inline void decode_bytes(
     std::uint32_t low, std::uint32_t high, const RowScales& s, float offset, std::uint32_t* a) {
-  a[0] = weigh<kHasBias>(s, 0, byte_at<0>(low, offset), byte_at<1>(low, offset));
-  a[1] = weigh<kHasBias>(s, 1, byte_at<2>(low, offset), byte_at<3>(low, offset));
-  a[2] = weigh<kHasBias>(s, 0, byte_at<0>(high, offset), byte_at<1>(high, offset));
-  a[3] = weigh<kHasBias>(s, 1, byte_at<2>(high, offset), byte_at<3>(high, offset));
+  decode_byte_row<kHasBias, 0>(low, high, s, offset, a);
+  decode_byte_row<kHasBias, 1>(low, high, s, offset, a);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -1,5 +1,7 @@
 // A row's bits depend on the row alone: the number of threads, and with it the order of a norm's
 // additions, follows from the group's length only (docs/numerics.md).
+#include "backend/cuda/device/activation.cuh"
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/math.cuh"
 #include "backend/cuda/device/norm.cuh"
@@ -16,14 +18,17 @@ bool is_vectored(const void* data, std::size_t stride, std::uint32_t n) {
 
 template <bool kFour>
 __global__ void norm_by_warps(NormParams p) {
+  begin_early();
   const std::uint32_t n_groups = p.x.n_cols / p.group;
   const std::size_t item = std::size_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
   if (item >= std::size_t{p.x.n_rows} * n_groups) return;
-  norm_group<false, kFour>(p, item / n_groups, static_cast<std::uint32_t>(item % n_groups) * p.group);
+  norm_group<false, kFour>(p, item / n_groups,
+                           static_cast<std::uint32_t>(item % n_groups) * p.group);
 }
 
 template <bool kFour>
 __global__ void norm_by_blocks(NormParams p) {
+  begin_early();
   const std::uint32_t n_groups = p.x.n_cols / p.group;
   norm_group<true, kFour>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
 }
@@ -34,6 +39,7 @@ __host__ __device__ std::uint32_t heads_of(const RopeParams& p) {
 }
 
 __global__ void rope_kernel(RopeParams p) {
+  begin_early();
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::uint32_t a_row = heads_of(p) * p.n_pairs;
   if (i >= std::size_t{p.x.n_rows} * a_row) return;
@@ -45,30 +51,10 @@ __global__ void rope_kernel(RopeParams p) {
   rotate_pair(head, pair, p.n_pairs, p.interleaved != 0, p.cos[at], p.sin[at]);
 }
 
-__device__ float activate(const ActMulParams& p, float gate, float up) {
-  switch (p.activation) {
-    case Act::silu:
-      return silu_of(gate) * up;
-    case Act::gelu:
-      return gelu_of(gate) * up;
-    case Act::gelu_tanh:
-      return gelu_tanh_of(gate) * up;
-    case Act::sigmoid:
-      return sigmoid_of(gate) * up;
-    case Act::identity:
-      return gate * up;
-    case Act::clamped_swiglu: {  // clamps let a NaN through
-      const float g = p.limit < gate ? p.limit : gate;
-      const float u = p.limit < up ? p.limit : -p.limit > up ? -p.limit : up;
-      return g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
-    }
-  }
-  return 0.0f;
-}
-
 // f(row, column) for every element or four of them: columns over x, rows over y.
 template <bool kFour, class F>
 __device__ void for_elements(std::uint32_t n_rows, std::uint32_t n_cols, F&& f) {
+  begin_early();
   const std::uint32_t c = (blockIdx.x * blockDim.x + threadIdx.x) * Pack<kFour>::kSize;
   if (c >= n_cols) return;
   for (std::size_t r = blockIdx.y; r < n_rows; r += gridDim.y) f(r, c);
@@ -80,8 +66,10 @@ __global__ void act_mul_kernel(ActMulParams p) {
     auto e = Pack<kFour>::load(p.gate.row(r) + c);
     const auto up = Pack<kFour>::load(p.up.row(r) + c);
 #pragma unroll
-    for (std::uint32_t i = 0; i < e.kSize; ++i) e.v[i] = activate(p, e.v[i], up.v[i]);
+    for (std::uint32_t i = 0; i < e.kSize; ++i)
+      e.v[i] = activate(p.activation, p.limit, e.v[i], up.v[i]);
     e.store(p.out.row(r) + c);
+    e.copy(p.copy, r, c);
   });
 }
 
@@ -140,7 +128,7 @@ void launch_elements(Queue& queue,
   const std::uint32_t width = vectored ? 4 : 1, per_row = n_cols / width;
   const unsigned n_threads = per_row < kThreads ? (per_row + 31) / 32 * 32 : kThreads;
   const dim3 grid((per_row + n_threads - 1) / n_threads, n_rows < 65535 ? n_rows : 65535);
-  queue.launch(vectored ? four : one, grid, n_threads, 0, p);
+  queue.launch_early(vectored ? four : one, grid, n_threads, 0, p);
 }
 
 template <class M>
@@ -158,20 +146,20 @@ void launch_norm(Queue& queue, const NormParams& p) {
   const std::uint32_t n_items = p.x.n_rows * (p.x.n_cols / p.group);
   if (p.group <= kWarpGroup) {
     const std::uint32_t a_block = n_items < 1024 ? 1 : 8;
-    queue.launch(vectored ? norm_by_warps<true> : norm_by_warps<false>,
-                 dim3((n_items + a_block - 1) / a_block), 32 * a_block, 0, p);
+    queue.launch_early(vectored ? norm_by_warps<true> : norm_by_warps<false>,
+                       dim3((n_items + a_block - 1) / a_block), 32 * a_block, 0, p);
   } else {
     const unsigned n_threads = p.group >= 4096 ? 1024 : p.group >= 2048 ? 512 : 256;
-    queue.launch(vectored ? norm_by_blocks<true> : norm_by_blocks<false>, dim3(n_items), n_threads,
-                 0, p);
+    queue.launch_early(vectored ? norm_by_blocks<true> : norm_by_blocks<false>, dim3(n_items),
+                       n_threads, 0, p);
   }
 }
 
 void launch_rope(Queue& queue, const RopeParams& p) {
   const std::size_t n = std::size_t{p.x.n_rows} * heads_of(p) * p.n_pairs;
   if (n == 0) return;
-  queue.launch(rope_kernel, dim3(static_cast<unsigned>((n + kThreads - 1) / kThreads)), kThreads, 0,
-               p);
+  queue.launch_early(rope_kernel, dim3(static_cast<unsigned>((n + kThreads - 1) / kThreads)),
+                     kThreads, 0, p);
 }
 
 void launch_act_mul(Queue& queue, const ActMulParams& p) {

@@ -9,6 +9,12 @@ namespace kvasir::backend::cuda {
 enum class NormKind : std::uint32_t { rms, l2, layer };
 enum class Act : std::uint32_t { silu, gelu, gelu_tanh, sigmoid, identity, clamped_swiglu };
 
+// The result as bf16 rows too, [n_rows, stride]; data null: not.
+struct Bf16Copy {
+  void* data;
+  std::size_t stride;
+};
+
 struct NormParams {
   ConstMat x;
   Mat out;
@@ -20,6 +26,7 @@ struct NormParams {
   // is.
   ConstMat added;
   Mat sum;
+  Bf16Copy copy;
 };
 struct RopeParams {
   Mat x;
@@ -33,6 +40,7 @@ struct ActMulParams {
   Mat out;
   Act activation;
   float limit;
+  Bf16Copy copy;
 };
 struct RowsParams {  // gate_rows: y is one column; add_scaled: the other matrix; scale: unused
   Mat x;

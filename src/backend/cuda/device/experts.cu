@@ -1,3 +1,4 @@
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/experts.h"
 
 namespace kvasir::backend::cuda {
@@ -40,6 +41,7 @@ __device__ void write_items(const GroupArgs& p,
 
 // One block. Counts are whole numbers: no order of additions shows in them.
 __global__ void __launch_bounds__(kGroupThreads) group_kernel(const __grid_constant__ GroupArgs p) {
+  begin_early();
   extern __shared__ std::uint32_t shared[];
   std::uint32_t* const counts = shared;
   std::uint32_t* const begins = counts + p.n_experts;
@@ -67,6 +69,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(const __grid_const
 
 // Many slots: one warp an expert, its slots in ascending order.
 __global__ void place_kernel(const __grid_constant__ GroupArgs p) {
+  begin_early();
   const std::uint32_t expert = blockIdx.x;
   const unsigned lane = threadIdx.x;  // one warp
   std::uint32_t place = p.begins[expert];
@@ -84,6 +87,7 @@ __global__ void place_kernel(const __grid_constant__ GroupArgs p) {
 }
 
 __global__ void sum_kernel(const __grid_constant__ SumExpertsArgs p) {
+  begin_early();
   const std::uint32_t column = blockIdx.x * kColumns + threadIdx.x;
   if (column >= p.out.n_cols) return;
   float sum = 0.0f;
@@ -99,14 +103,15 @@ __global__ void sum_kernel(const __grid_constant__ SumExpertsArgs p) {
 
 void launch_group(Queue& queue, const GroupArgs& args) {
   const std::size_t few = args.n_slots <= kFewSlots ? args.n_slots : 0;
-  queue.launch(&group_kernel, dim3(1), kGroupThreads,
-               (2 * std::size_t{args.n_experts} + few) * sizeof(std::uint32_t), args);
-  if (few == 0) queue.launch(&place_kernel, dim3(args.n_experts), 32, 0, args);
+  queue.launch_early(&group_kernel, dim3(1), kGroupThreads,
+                     (2 * std::size_t{args.n_experts} + few) * sizeof(std::uint32_t), args);
+  if (few == 0) queue.launch_early(&place_kernel, dim3(args.n_experts), 32, 0, args);
 }
 
 void launch_sum_experts(Queue& queue, const SumExpertsArgs& args) {
-  queue.launch(&sum_kernel, dim3((args.out.n_cols + kColumns - 1) / kColumns, args.out.n_rows),
-               kColumns, 0, args);
+  queue.launch_early(&sum_kernel,
+                     dim3((args.out.n_cols + kColumns - 1) / kColumns, args.out.n_rows), kColumns,
+                     0, args);
 }
 
 }  // namespace kvasir::backend::cuda

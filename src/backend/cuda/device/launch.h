@@ -25,22 +25,46 @@ class Queue {
               unsigned n_threads,
               std::size_t shared_bytes,
               const Params& params) {
-    static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParams);
-    ++n_changes_;
-    enqueue(reinterpret_cast<const void*>(kernel), grid, n_threads, shared_bytes, &params,
-            sizeof(Params));
+    launch(kernel, grid, n_threads, shared_bytes, params, Start::after);
+  }
+  // A kernel that calls await_previous() (device/chain.cuh) before it touches what others write.
+  template <class Params>
+  void launch_early(void (*kernel)(Params),
+                    dim3 grid,
+                    unsigned n_threads,
+                    std::size_t shared_bytes,
+                    const Params& params) {
+    launch(kernel, grid, n_threads, shared_bytes, params, Start::early);
   }
 
   // Counts what may have changed device memory: while it stands still, so does the memory.
   std::uint64_t n_changes() const noexcept { return n_changes_; }
   void note_change() noexcept { ++n_changes_; }
 
+ protected:
+  // When a kernel begins: after the one before has ended, or as soon as that one lets it.
+  enum class Start : std::uint16_t { after, early };
+
  private:
   std::uint64_t n_changes_ = 0;
+
+  template <class Params>
+  void launch(void (*kernel)(Params),
+              dim3 grid,
+              unsigned n_threads,
+              std::size_t shared_bytes,
+              const Params& params,
+              Start start) {
+    static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParams);
+    ++n_changes_;
+    enqueue(reinterpret_cast<const void*>(kernel), grid, n_threads, start, shared_bytes, &params,
+            sizeof(Params));
+  }
 
   virtual void enqueue(const void* kernel,
                        dim3 grid,
                        unsigned n_threads,
+                       Start start,
                        std::size_t shared_bytes,
                        const void* params,
                        std::size_t params_bytes) = 0;

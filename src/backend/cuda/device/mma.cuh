@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "backend/cuda/device/math.cuh"
+
 namespace kvasir::backend::cuda {
 
 // d += a · b of m16n8k16, bf16 operands, f32 sums.
@@ -46,8 +48,9 @@ __device__ inline void copy16(std::uint32_t to, const void* from) {
                : "memory");
 }
 
-// Runs of bytes on their way from global to shared memory: multiples of 16, aligned to 16. A full
-// barrier counts the bytes of a stage (sm_90); before, 16 bytes at a time, and all are waited for.
+// Runs of bytes on their way from global to shared memory: multiples of 16, aligned to 16. A
+// barrier in shared memory has a phase that ends when so many arrivals have come; who waits names
+// the phase's parity. From sm_90 on runs are copied as a whole, before 16 bytes at a time.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 constexpr bool kHasBulkCopies = true;
 #else
@@ -55,25 +58,29 @@ constexpr bool kHasBulkCopies = false;
 #endif
 
 __device__ inline void barrier_init(std::uint32_t barrier, unsigned n_arrivals) {
-  if constexpr (kHasBulkCopies)
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(n_arrivals)
-                 : "memory");
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(n_arrivals) : "memory");
 }
-// Other threads, and the copies, see initialised barriers after this and a __syncthreads().
+// Copies see initialised barriers after this, other threads after a __syncthreads().
 __device__ inline void barriers_are_initialised() {
   if constexpr (kHasBulkCopies) asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+__device__ inline void barrier_arrive(std::uint32_t barrier) {
+  asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(barrier)
+               : "memory");
+}
 // An arrival when this thread's copies of 16 bytes so far are there.
 __device__ inline void barrier_arrive_after_copies(std::uint32_t barrier) {
-  if constexpr (kHasBulkCopies)
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
-// One arrival, and n_bytes more to come.
-__device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t n_bytes) {
-  if constexpr (kHasBulkCopies)
+// An arrival when n_bytes of this thread's runs are there.
+__device__ inline void barrier_arrive_after_runs(std::uint32_t barrier, std::uint32_t n_bytes) {
+  if constexpr (kHasBulkCopies) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
                  "r"(n_bytes)
                  : "memory");
+  } else {
+    barrier_arrive_after_copies(barrier);
+  }
 }
 __device__ inline void barrier_wait(std::uint32_t barrier, unsigned parity) {
   if constexpr (kHasBulkCopies) {
@@ -84,14 +91,18 @@ __device__ inline void barrier_wait(std::uint32_t barrier, unsigned parity) {
         "r"(parity)
         : "memory");
   } else {
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    __syncthreads();
+    asm volatile(
+        "{.reg .pred done;\n"
+        "again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
+        "@!done bra again;}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
   }
 }
-__device__ inline void copy_bulk(std::uint32_t to,
-                                 const void* from,
-                                 std::uint32_t n_bytes,
-                                 std::uint32_t barrier) {
+__device__ inline void copy_run(std::uint32_t to,
+                                const void* from,
+                                std::uint32_t n_bytes,
+                                std::uint32_t barrier) {
   if constexpr (kHasBulkCopies) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -100,20 +111,18 @@ __device__ inline void copy_bulk(std::uint32_t to,
         : "memory");
   } else {
     for (std::uint32_t i = 0; i < n_bytes; i += 16)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i),
-                   "l"(static_cast<const char*>(from) + i)
-                   : "memory");
+      copy16(to + i, static_cast<const char*>(from) + i);
   }
 }
+__device__ inline void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 __device__ inline void zero16(std::uint32_t to) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
 }
 
-// Two floats as bf16, nearest even; lo in the low half.
-__device__ inline std::uint32_t pack_bf16(float lo, float hi) {
-  std::uint32_t out;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(hi), "f"(lo));
-  return out;
+__device__ inline void store16(std::uint32_t to, uint4 value) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
 }
 
 }  // namespace kvasir::backend::cuda

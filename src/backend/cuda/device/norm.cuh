@@ -1,5 +1,5 @@
-// Norms of a group by a warp or a block, and rope of a pair: shared by the kernels that do one of them
-// and those that do several things on the way.
+// Norms of a group by a warp or a block, and rope of a pair: shared by the kernels that do one of
+// them and those that do several things on the way.
 #pragma once
 
 #include "backend/cuda/device/elementwise.h"
@@ -27,6 +27,16 @@ struct Pack {
       *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(v);
     } else {
       *to = v[0];
+    }
+  }
+  __device__ void copy(const Bf16Copy& to, std::size_t row, std::uint32_t column) const {
+    if constexpr (kFour) {
+      if (to.data)
+        *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(to.data) + row * to.stride +
+                                  column) = {pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3])};
+    } else if (to.data) {
+      static_cast<std::uint16_t*>(to.data)[row * to.stride + column] =
+          static_cast<std::uint16_t>(pack_bf16(v[0], 0.0f));
     }
   }
 };
@@ -88,8 +98,8 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
   float mean = 0.0f;
   if (p.kind == NormKind::layer) mean = sum_of([](float s, float v) { return s + v; }) / n;
   const float squares = sum_of([&](float s, float v) { return fmaf(v - mean, v - mean, s); });
-  const float inverse = p.kind == NormKind::l2 ? p.scale / sqrtf(squares + p.eps)
-                                               : 1.0f / sqrtf(squares / n + p.eps);
+  const float inverse =
+      p.kind == NormKind::l2 ? p.scale / sqrtf(squares + p.eps) : 1.0f / sqrtf(squares / n + p.eps);
   for_each([&](std::uint32_t at, std::uint32_t) {
     Elements e = Elements::load(x + at);
 #pragma unroll
@@ -100,16 +110,13 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
       e.v[i] = y;
     }
     e.store(out + at);
+    e.copy(p.copy, row, begin + at);
   });
 }
 
 // Pair i of a head is (i, i + n_pairs), or (2i, 2i + 1) when interleaved.
-__device__ void rotate_pair(float* head,
-                            std::uint32_t pair,
-                            std::uint32_t n_pairs,
-                            bool is_interleaved,
-                            float c,
-                            float s) {
+__device__ void rotate_pair(
+    float* head, std::uint32_t pair, std::uint32_t n_pairs, bool is_interleaved, float c, float s) {
   float* const first = head + (is_interleaved ? 2 * pair : pair);
   float* const second = head + (is_interleaved ? 2 * pair + 1 : pair + n_pairs);
   const float a = *first, b = *second;

@@ -1,3 +1,4 @@
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/product.h"
 #include "backend/cuda/device/product_kernel.cuh"
 
@@ -8,6 +9,7 @@ namespace {
 // added in halves (16, 8, 4, 2, 1); one rounding to f32 at the end.
 template <bool kIsGrouped>
 __global__ void __launch_bounds__(128) product_f32_kernel(const __grid_constant__ ProductArgs p) {
+  begin_early();
   const Part part = part_of_block<kIsGrouped, kFewRows>(p);
   const unsigned lane = threadIdx.x % 32;
   const std::uint32_t output = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
@@ -57,8 +59,8 @@ void launch_product(Queue& queue, const ProductArgs& args) {
 void launch_product_f32(Queue& queue, const ProductArgs& args) {
   constexpr unsigned kWarps = 4;
   const dim3 grid = grid_of(args, (args.weight.n_out + kWarps - 1) / kWarps, kFewRows);
-  args.grouped.weights ? queue.launch(&product_f32_kernel<true>, grid, 32 * kWarps, 0, args)
-                       : queue.launch(&product_f32_kernel<false>, grid, 32 * kWarps, 0, args);
+  args.grouped.weights ? queue.launch_early(&product_f32_kernel<true>, grid, 32 * kWarps, 0, args)
+                       : queue.launch_early(&product_f32_kernel<false>, grid, 32 * kWarps, 0, args);
 }
 
 }  // namespace kvasir::backend::cuda

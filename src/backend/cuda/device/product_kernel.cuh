@@ -1,9 +1,10 @@
-// A warp owns a tile of 16 outputs and walks K once. Weights and x come in stages of one or two
-// chunks through a ring in shared memory, many in flight; operands go to registers a few steps
-// before they are multiplied, across the borders of stages too, so that the chain of products waits
-// for nothing but itself.
+// A warp owns a tile of 16 outputs and walks K once. Other warps bring its weights, and x, in
+// stages of one or two chunks through a ring in shared memory, many in flight; operands go to
+// registers a few steps before they are multiplied, across the borders of stages too, so that the
+// chain of products waits for nothing but itself.
 #pragma once
 
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/decode.cuh"
 #include "backend/cuda/device/mma.cuh"
 #include "backend/cuda/device/product.h"
@@ -11,24 +12,22 @@
 
 namespace kvasir::backend::cuda {
 
-constexpr unsigned kMaxSlots = 12;                // of a ring
-constexpr unsigned kRowsAt = 128, kRingAt = 640;  // bytes: barriers, addresses of rows, slots
+// Shared memory: barriers of slots that are full, that are empty, addresses of rows, slots.
+constexpr unsigned kMaxSlots = 12, kEmptyAt = 8 * kMaxSlots, kRowsAt = 256, kRingAt = 768;
 constexpr unsigned kSharedOfSm = 227u << 10;
 
-// How x comes: a few f32 rows, bf16 tiles of all rows, bf16 rows one by one.
+// How x comes: a few f32 rows, rounded on their way; bf16 tiles of all rows; bf16 rows one by one.
 enum class Input { f32, tiles, rows };
 
 // kNt: tiles of 8 rows.
 template <class F, int kNt, Input kInput>
 struct Plan {
-  static constexpr bool kIsF32 = kInput == Input::f32;
+  static constexpr Input kIn = kInput;
   static constexpr unsigned kChunks = kNt == 1 ? 2 : 1;  // of K in one stage
   static constexpr unsigned kRows = 8 * kNt;
   // Bytes of one row in a stage, and so many more that operands are read from different banks.
-  static constexpr unsigned kXBytes = (kIsF32 ? kChunks * 4 : 2) * kChunkK;
-  static constexpr unsigned kXStride = kIsF32 ? kXBytes + 32 : 2 * kTiledRow;
-  static constexpr unsigned kXChunk = kIsF32 ? 4 * kChunkK : kRows * kXStride;  // to the next chunk
-  static constexpr unsigned kWeightBytes = kChunks * kChunkK * 2;               // dense
+  static constexpr unsigned kXStride = 2 * kTiledRow, kXChunk = kRows * kXStride;
+  static constexpr unsigned kWeightBytes = kChunks * kChunkK * 2;  // dense
   static constexpr unsigned kWeightStride = kWeightBytes + 16;
   // Operands in registers: of the steps at hand and the next ones.
   static constexpr unsigned kRing = kNt <= 2 ? 4 : 2, kAhead = kRing - 1;
@@ -36,14 +35,22 @@ struct Plan {
   __host__ __device__ static unsigned tile_bytes(unsigned chunk_bytes) {
     return F::kIsDense ? kTileRows * kWeightStride : kChunks * chunk_bytes;
   }
-  __host__ __device__ static unsigned x_bytes(unsigned n_rows) {
-    return kIsF32 ? n_rows * kXStride : kChunks * kXChunk;
+  __host__ __device__ static unsigned slot_bytes(unsigned n_tiles, unsigned chunk_bytes) {
+    return n_tiles * tile_bytes(chunk_bytes) + kChunks * kXChunk;
   }
-  // At a slot's barrier.
-  __device__ static unsigned n_arrivals(unsigned n_warps) {
-    constexpr unsigned kOfWarp =
-        (F::kIsDense ? 0 : 1) + (F::kIsDense || kInput == Input::rows ? 32 : 0);
-    return n_warps * kOfWarp + (kInput == Input::rows ? 0 : 1);
+  // Until a slot is full.
+  __device__ static unsigned n_arrivals(unsigned n_tiles) {
+    return n_tiles * (F::kIsDense ? 32 : 1) + (kInput == Input::rows ? 32 : 1);
+  }
+};
+
+// Slots of the ring in turn.
+struct Turn {
+  unsigned n_slots, slot = 0, parity = 0;
+  __device__ void next() {
+    if (++slot < n_slots) return;
+    slot = 0;
+    parity ^= 1;
   }
 };
 
@@ -87,16 +94,6 @@ __device__ inline std::uint32_t x_row(const ProductArgs& p, std::uint32_t row) {
   return row;
 }
 
-// n_bytes of a run that has `size` bytes left; the rest of the run as zeros.
-__device__ inline void copy_run(std::uint32_t to,
-                                const void* from,
-                                std::uint32_t n_bytes,
-                                std::uint32_t size,
-                                std::uint32_t barrier) {
-  if (n_bytes > 0) copy_bulk(to, from, n_bytes, barrier);
-  for (std::uint32_t i = n_bytes; i < size; i += 16) zero16(to + i);
-}
-
 // A stage's dense weights of a tile, by its warp, 16 bytes a thread: 32 or 16 of them are a row.
 template <class P>
 __device__ inline void load_dense(
@@ -120,12 +117,11 @@ __device__ inline void load_dense(
   }
 }
 
-// A stage's codes and scales of a tile, by its warp.
+// A stage's codes and scales of a tile, by one thread; zeros past K's end.
 template <class P>
 __device__ inline void load_codes(const Weight& w,
                                   std::uint32_t tile,
                                   std::uint32_t stage,
-                                  unsigned lane,
                                   std::uint32_t to,
                                   std::uint32_t chunk_bytes,
                                   std::uint32_t barrier) {
@@ -133,62 +129,142 @@ __device__ inline void load_codes(const Weight& w,
   const unsigned char* from = static_cast<const unsigned char*>(w.data) +
                               (std::size_t{tile} * n_chunks + first) * w.chunk_bytes;
   if (w.chunk_bytes == chunk_bytes && first + P::kChunks <= n_chunks) {
-    if (lane > 0) return;
-    barrier_expect(barrier, P::kChunks * chunk_bytes);
-    copy_bulk(to, from, P::kChunks * chunk_bytes, barrier);
-    return;
+    copy_run(to, from, P::kChunks * chunk_bytes, barrier);
+    return barrier_arrive_after_runs(barrier, P::kChunks * chunk_bytes);
   }
-  const std::uint32_t n_there = first < n_chunks ? min(P::kChunks, n_chunks - first) : 0;
-  if (lane == 0) barrier_expect(barrier, n_there * w.chunk_bytes);
-  if (lane < P::kChunks)
-    copy_run(to + lane * chunk_bytes, from + lane * w.chunk_bytes,
-             lane < n_there ? w.chunk_bytes : 0, chunk_bytes, barrier);
+  const std::uint32_t n_there = min(P::kChunks, n_chunks - first);
+  for (std::uint32_t c = n_there; c < P::kChunks; ++c) {
+    for (std::uint32_t i = 0; i < chunk_bytes; i += 16) zero16(to + c * chunk_bytes + i);
+  }
+  for (std::uint32_t c = 0; c < n_there; ++c)
+    copy_run(to + c * chunk_bytes, from + c * w.chunk_bytes, w.chunk_bytes, barrier);
+  barrier_arrive_after_runs(barrier, n_there * w.chunk_bytes);
 }
 
-// A stage's columns of f32 x, by one warp.
-template <class P, bool kIsGrouped>
-__device__ inline void load_x_f32(const ProductArgs& p,
-                                  const Part& part,
-                                  std::uint32_t stage,
-                                  unsigned lane,
-                                  std::uint32_t to,
-                                  std::uint32_t barrier) {
-  const std::uint32_t row_bytes = part.w.n_in * 4, at = stage * P::kXBytes;
-  const std::uint32_t n_bytes = at < row_bytes ? min(P::kXBytes, row_bytes - at) : 0;
-  const float* x = static_cast<const float*>(p.x) + part.x_column;
-  if (lane == 0) barrier_expect(barrier, part.n_rows * n_bytes);
-  if (lane < part.n_rows)
-    copy_run(to + lane * P::kXStride,
-             x + x_row<kIsGrouped>(p, part.first + lane) * p.x_stride + at / 4, n_bytes, P::kXBytes,
-             barrier);
+// The warp that brings a tile's weights.
+template <class F, class P>
+__device__ inline void bring_weights(const ProductArgs& p,
+                                     const Part& part,
+                                     std::uint32_t tile,
+                                     std::uint32_t n_stages,
+                                     std::uint32_t barriers,
+                                     std::uint32_t own,  // in the first slot
+                                     std::uint32_t slot_bytes) {
+  const unsigned lane = threadIdx.x % 32;
+  if (!F::kIsDense && lane > 0) return;
+  Turn turn{p.n_slots};
+  for (std::uint32_t stage = 0; stage < n_stages; ++stage, turn.next()) {
+    const std::uint32_t full = barriers + 8 * turn.slot, to = own + turn.slot * slot_bytes;
+    barrier_wait(full + kEmptyAt, turn.parity ^ 1);
+    if constexpr (F::kIsDense) {
+      load_dense<P>(part.w, tile, stage, lane, to);
+      barrier_arrive_after_copies(full);
+    } else {
+      load_codes<P>(part.w, tile, stage, to, p.chunk_bytes, full);
+    }
+  }
+  copies_wait();
 }
 
-// Of tiles, by one thread.
+// The warp that brings tiles of x.
 template <class P>
-__device__ inline void load_x_tile(const ProductArgs& p,
+__device__ inline void bring_tiles(const ProductArgs& p,
                                    const Part& part,
-                                   std::uint32_t stage,
-                                   std::uint32_t to,
-                                   std::uint32_t barrier) {
-  const std::size_t chunk = std::size_t{part.first / P::kRows} * tiled_chunks(part.w.k);
-  const auto* x = static_cast<const unsigned char*>(p.x);
-  barrier_expect(barrier, P::kChunks * P::kXChunk);
-  copy_bulk(to, x + (chunk + stage * P::kChunks) * P::kXChunk, P::kChunks * P::kXChunk, barrier);
+                                   std::uint32_t n_stages,
+                                   std::uint32_t barriers,
+                                   std::uint32_t own,
+                                   std::uint32_t slot_bytes) {
+  if (threadIdx.x % 32 > 0) return;
+  constexpr unsigned kBytes = P::kChunks * P::kXChunk;
+  const unsigned char* from =
+      static_cast<const unsigned char*>(p.x) +
+      std::size_t{part.first / P::kRows} * tiled_chunks(part.w.k) * P::kXChunk;
+  Turn turn{p.n_slots};
+  for (std::uint32_t stage = 0; stage < n_stages; ++stage, turn.next(), from += kBytes) {
+    const std::uint32_t full = barriers + 8 * turn.slot;
+    barrier_wait(full + kEmptyAt, turn.parity ^ 1);
+    copy_run(own + turn.slot * slot_bytes, from, kBytes, full);
+    barrier_arrive_after_runs(full, kBytes);
+  }
+  copies_wait();
 }
 
-// Of bf16 rows whose addresses are in shared memory, by the block; no address: zeros. Of a head, they
-// go on with the next head's columns, where weights are zeros.
+// The warp that brings bf16 rows; addresses of rows are in shared memory, null past the last. Of a
+// head, rows go on with the next head's columns, where weights are zeros.
 template <class P>
-__device__ inline void load_x_rows(const Part& part,
-                                   std::uint32_t stage,
-                                   const unsigned char* const* rows,
-                                   std::uint32_t to) {
-  const unsigned piece = threadIdx.x % 16;
-  const std::uint32_t at = stage * P::kXBytes + piece * 16;
-  for (unsigned row = threadIdx.x / 16; row < P::kRows; row += blockDim.x / 16) {
-    const bool is_there = rows[row] && at < part.w.k * 2;
-    copy16(to + row * P::kXStride + piece * 16, is_there ? rows[row] + at : part.w.data,
-           is_there ? 16 : 0);
+__device__ inline void bring_rows(const ProductArgs& p,
+                                  const Part& part,
+                                  std::uint32_t n_stages,
+                                  std::uint32_t barriers,
+                                  std::uint32_t own,
+                                  std::uint32_t slot_bytes,
+                                  const unsigned char* const* rows) {
+  const unsigned lane = threadIdx.x % 32;
+  Turn turn{p.n_slots};
+  for (std::uint32_t stage = 0; stage < n_stages; ++stage, turn.next()) {
+    const std::uint32_t full = barriers + 8 * turn.slot;
+    const std::uint32_t to = own + turn.slot * slot_bytes + lane % 16 * 16;
+    const std::uint32_t at = stage * kChunkK * 2 + lane % 16 * 16;
+    barrier_wait(full + kEmptyAt, turn.parity ^ 1);
+    for (unsigned row = lane / 16; row < P::kRows; row += 2) {
+      const bool is_there = rows[row] && at < part.w.k * 2;
+      copy16(to + row * P::kXStride, is_there ? rows[row] + at : part.w.data, is_there ? 16 : 0);
+    }
+    barrier_arrive_after_copies(full);
+  }
+  copies_wait();
+}
+
+// The warp that brings f32 rows: a row's 256 columns of a stage at a time, four such on their way.
+template <class P, bool kIsGrouped>
+__device__ inline void bring_f32(const ProductArgs& p,
+                                 const Part& part,
+                                 std::uint32_t n_stages,
+                                 std::uint32_t barriers,
+                                 std::uint32_t own,
+                                 std::uint32_t slot_bytes) {
+  constexpr unsigned kFlying = 4;
+  const unsigned lane = threadIdx.x % 32;
+  const std::uint32_t n_items = n_stages * part.n_rows;
+  for (std::uint32_t i = lane * 16; i < p.n_slots * P::kChunks * P::kXChunk; i += 512) {
+    const std::uint32_t of_slot = P::kChunks * P::kXChunk;  // rows past the last stay zeros
+    zero16(own + i / of_slot * slot_bytes + i % of_slot);
+  }
+  __syncwarp();
+  float4 flying[kFlying][2];
+  std::uint32_t next_row = 0, next_k = lane * 8;
+  const auto fetch = [&](float4* to) {
+    const float* row = static_cast<const float*>(p.x) +
+                       x_row<kIsGrouped>(p, part.first + next_row) * p.x_stride + part.x_column;
+    for (unsigned h = 0; h < 2; ++h) {
+      const std::uint32_t k = next_k + 4 * h;
+      to[h] = k < part.w.n_in ? *reinterpret_cast<const float4*>(row + k) : float4{};
+    }
+    if (++next_row < part.n_rows) return;
+    next_row = 0;
+    next_k += P::kChunks * kChunkK;
+  };
+#pragma unroll
+  for (unsigned f = 0; f < kFlying; ++f) fetch(flying[f]);
+  Turn turn{p.n_slots};
+  std::uint32_t row = 0;
+  for (std::uint32_t item = 0; item < n_items; item += kFlying) {
+#pragma unroll
+    for (unsigned f = 0; f < kFlying; ++f) {
+      if (item + f >= n_items) break;
+      const std::uint32_t full = barriers + 8 * turn.slot;
+      if (row == 0) barrier_wait(full + kEmptyAt, turn.parity ^ 1);
+      const float4 a = flying[f][0], b = flying[f][1];
+      store16(own + turn.slot * slot_bytes + lane / 16 * P::kXChunk + row * P::kXStride +
+                  lane % 16 * 16,
+              {pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y), pack_bf16(b.z, b.w)});
+      fetch(flying[f]);
+      if (++row < part.n_rows) continue;
+      row = 0;
+      __syncwarp();
+      if (lane == 0) barrier_arrive(full);
+      turn.next();
+    }
   }
 }
 
@@ -219,21 +295,17 @@ struct WeightOperand {
       ldmatrix_x4(a, shared_address(at) + row * P::kWeightStride + piece * 16);
     } else {
       if (step % F::kScaleSteps == 0)
-        load_scales<F>(scales,
-                       at + codes_bytes(F::kCode) +
-                           (step * 16 >> group_shift) * (kTileRows * F::kRowBytes),
-                       lane);
+        load_scales<F>(
+            scales,
+            at + codes_bytes(F::kCode) + (step * 16 >> group_shift) * (kTileRows * F::kRowBytes),
+            lane);
       if constexpr (F::kCode == Code::nibble) {
         const uint4 four = words[step / 4];
         const std::uint32_t word = step % 4 == 0   ? four.x
                                    : step % 4 == 1 ? four.y
                                    : step % 4 == 2 ? four.z
                                                    : four.w;
-        if constexpr (F::kIsPacked) {
-          decode_nibbles_bf16(word, scales, a);
-        } else {
-          decode_nibbles<F::kHasBias>(word, scales, offset, a);
-        }
+        decode_nibbles<F>(word, scales, offset, a);
       } else {
         const uint4 two = words[step / 2];
         decode_bytes<F::kHasBias>(step % 2 ? two.z : two.x, step % 2 ? two.w : two.y, scales,
@@ -243,32 +315,23 @@ struct WeightOperand {
   }
 };
 
-// x of one thread as operand B of a step, all tiles of rows.
+// x of one thread as operand B of a step, all tiles of rows. at: the chunk's columns.
 template <class P, int kNt>
-struct XOperand {
-  unsigned lane;
-  bool has_row;             // f32
-  const unsigned char* at;  // the chunk's columns, f32: of the thread's row
-
-  __device__ void load(unsigned step, std::uint32_t* b) const {
-    if constexpr (P::kIsF32) {
-      const auto* row = reinterpret_cast<const float*>(at) + step * 16 + 2 * (lane % 4);
-      const float2 low = *reinterpret_cast<const float2*>(row);
-      const float2 high = *reinterpret_cast<const float2*>(row + 8);
-      b[0] = has_row ? pack_bf16(low.x, low.y) : 0;
-      b[1] = has_row ? pack_bf16(high.x, high.y) : 0;
-    } else if constexpr (kNt == 1) {
-      const unsigned piece = 2 * step + lane / 8 % 2;
-      ldmatrix_x2(b, shared_address(at) + lane % 8 * P::kXStride + piece * 16);
-    } else {
+__device__ inline void load_x(const unsigned char* at,
+                              unsigned step,
+                              unsigned lane,
+                              std::uint32_t* b) {
+  const unsigned piece = 2 * step + lane / 8 % 2;
+  if constexpr (kNt == 1) {
+    ldmatrix_x2(b, shared_address(at) + lane % 8 * P::kXStride + piece * 16);
+  } else {
 #pragma unroll
-      for (int nt = 0; nt < kNt; nt += 2) {
-        const unsigned row = nt * 8 + lane % 8 + lane / 16 * 8, piece = 2 * step + lane / 8 % 2;
-        ldmatrix_x4(b + 2 * nt, shared_address(at) + row * P::kXStride + piece * 16);
-      }
+    for (int nt = 0; nt < kNt; nt += 2) {
+      const unsigned row = nt * 8 + lane % 8 + lane / 16 * 8;
+      ldmatrix_x4(b + 2 * nt, shared_address(at) + row * P::kXStride + piece * 16);
     }
   }
-};
+}
 
 template <int kNt>
 __device__ inline void store(const ProductArgs& p,
@@ -291,87 +354,46 @@ __device__ inline void store(const ProductArgs& p,
   }
 }
 
-template <class F, int kNt, Input kInput, bool kIsGrouped>
-__global__ void __launch_bounds__(128) product_kernel(const __grid_constant__ ProductArgs p) {
-  using P = Plan<F, kNt, kInput>;
-  extern __shared__ __align__(128) unsigned char shared[];
-  const Part part = part_of_block<kIsGrouped, P::kRows>(p);
-  if (kIsGrouped && part.n_rows == 0) return;
-  if (kIsGrouped && !F::kIsDense && part.w.scale != F::kScale) return;  // another launch's
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
-  const std::uint32_t n_tiles = (part.w.n_out + kTileRows - 1) / kTileRows;
-  const std::uint32_t tile = min(blockIdx.x * n_warps + warp, n_tiles - 1);
-  const std::uint32_t n_stages = (chunks_of(part.w.k) + P::kChunks - 1) / P::kChunks;
-  const std::uint32_t tile_bytes = P::tile_bytes(p.chunk_bytes);
-  const std::uint32_t slot_bytes =
-      n_warps * tile_bytes + P::x_bytes(kIsGrouped ? P::kRows : min(p.n_rows, P::kRows));
-  const std::uint32_t barriers = shared_address(shared), ring = barriers + kRingAt;
-  auto* const rows = reinterpret_cast<const unsigned char**>(shared + kRowsAt);
-
-  if (threadIdx.x == 0) {
-    for (unsigned i = 0; i < p.n_slots; ++i) barrier_init(barriers + 8 * i, P::n_arrivals(n_warps));
-    barriers_are_initialised();
-  }
-  if (kInput == Input::rows && threadIdx.x < P::kRows) {
-    const std::size_t row = x_row<kIsGrouped>(p, part.first + threadIdx.x % part.n_rows);
-    rows[threadIdx.x] =
-        threadIdx.x < part.n_rows
-            ? static_cast<const unsigned char*>(p.x) + (row * p.x_stride + part.x_column) * 2
-            : nullptr;
-  }
-  __syncthreads();
-  const auto load = [&](std::uint32_t stage, std::uint32_t slot) {
-    const std::uint32_t to = ring + slot * slot_bytes, barrier = barriers + 8 * slot;
-    const std::uint32_t own = to + warp * tile_bytes, x_to = to + n_warps * tile_bytes;
-    if constexpr (F::kIsDense) {
-      load_dense<P>(part.w, tile, stage, lane, own);
-    } else {
-      load_codes<P>(part.w, tile, stage, lane, own, p.chunk_bytes, barrier);
-    }
-    if constexpr (kInput == Input::rows) load_x_rows<P>(part, stage, rows, x_to);
-    if constexpr (F::kIsDense || kInput == Input::rows) barrier_arrive_after_copies(barrier);
-    if constexpr (kInput == Input::f32) {
-      if (warp == n_warps - 1) load_x_f32<P, kIsGrouped>(p, part, stage, lane, x_to, barrier);
-    } else if constexpr (kInput == Input::tiles) {
-      if (threadIdx.x == 32 * (n_warps - 1)) load_x_tile<P>(p, part, stage, x_to, barrier);
-    }
-  };
-  for (std::uint32_t s = 0; s + 1 < p.n_slots && s < n_stages; ++s) load(s, s);
-
+// The warp that multiplies a tile.
+template <class F, class P, int kNt>
+__device__ inline void multiply_tile(const ProductArgs& p,
+                                     const Part& part,
+                                     std::uint32_t n_stages,
+                                     std::uint32_t barriers,
+                                     const unsigned char* ring,
+                                     std::uint32_t own,   // bytes into a slot
+                                     std::uint32_t x_at,  // likewise
+                                     std::uint32_t slot_bytes,
+                                     float (&sums)[kNt][4]) {
+  const unsigned lane = threadIdx.x % 32;
   WeightOperand<F, P> weights{lane, static_cast<float>(part.w.offset),
                               31u - static_cast<unsigned>(__clz(static_cast<int>(part.w.group)))};
-  XOperand<P, kNt> x{lane, lane / 4 < part.n_rows, nullptr};
-  const std::uint32_t x_at =
-      n_warps * tile_bytes + (P::kIsF32 && x.has_row ? lane / 4 * P::kXStride : 0);
-  std::uint32_t slot = 0, free_slot = p.n_slots - 1;
-  unsigned parity = 0;
-  const unsigned char* at = shared;
-  // Starts the copies of a stage that takes the place of the one before, everyone having its
-  // operands in registers, and waits for this one's.
+  const unsigned char* at = ring;
+  const unsigned char* x = nullptr;
+  Turn turn{p.n_slots};
+  std::uint32_t full_before = barriers;
+  // Leaves the slot before, whose operands are in registers.
   const auto begin_stage = [&](std::uint32_t stage) {
-    __syncthreads();
-    if (stage + p.n_slots - 1 < n_stages) load(stage + p.n_slots - 1, free_slot);
-    if (stage < n_stages) barrier_wait(barriers + 8 * slot, parity);
-    at = shared + kRingAt + slot * slot_bytes;
-    free_slot = slot;
-    if (++slot == p.n_slots) {
-      slot = 0;
-      parity ^= 1;
-    }
+    const std::uint32_t full = barriers + 8 * turn.slot;
+    __syncwarp();
+    if (stage > 0 && lane == 0) barrier_arrive(full_before + kEmptyAt);
+    if (stage < n_stages) barrier_wait(full, turn.parity);
+    at = ring + turn.slot * slot_bytes;
+    full_before = full;
+    turn.next();
   };
   const auto begin_chunk = [&](unsigned c) {
-    weights.begin_chunk(at + warp * tile_bytes + c * (F::kIsDense ? kChunkK * 2 : p.chunk_bytes));
-    x.at = at + x_at + c * P::kXChunk;
+    weights.begin_chunk(at + own + c * (F::kIsDense ? kChunkK * 2 : p.chunk_bytes));
+    x = at + x_at + c * P::kXChunk;
   };
 
   std::uint32_t a[P::kRing][4], b[P::kRing][2 * kNt];
-  float sums[kNt][4] = {};
   begin_stage(0);
   begin_chunk(0);
 #pragma unroll
   for (unsigned step = 0; step < P::kAhead; ++step) {
     weights.load(step, a[step]);
-    x.load(step, b[step]);
+    load_x<P, kNt>(x, step, lane, b[step]);
   }
   for (std::uint32_t s = 0; s < n_stages; ++s) {
 #pragma unroll
@@ -380,14 +402,66 @@ __global__ void __launch_bounds__(128) product_kernel(const __grid_constant__ Pr
       if (next == P::kChunks * kSteps) begin_stage(s + 1);  // past the last one: read, never used
       if (next % kSteps == 0) begin_chunk(next / kSteps % P::kChunks);
       weights.load(next % kSteps, a[next % P::kRing]);
-      x.load(next % kSteps, b[next % P::kRing]);
+      load_x<P, kNt>(x, next % kSteps, lane, b[next % P::kRing]);
 #pragma unroll
       for (int nt = 0; nt < kNt; ++nt)
         mma_bf16(sums[nt], a[step % P::kRing], b[step % P::kRing][2 * nt],
                  b[step % P::kRing][2 * nt + 1]);
     }
   }
-  if (blockIdx.x * n_warps + warp < n_tiles) store<kNt>(p, part, tile, lane, sums);
+}
+
+// Warps: one a tile that multiplies, one a tile that brings its weights, one that brings x.
+template <class F, int kNt, Input kInput, bool kIsGrouped>
+__global__ void __launch_bounds__(288) product_kernel(const __grid_constant__ ProductArgs p) {
+  using P = Plan<F, kNt, kInput>;
+  extern __shared__ __align__(128) unsigned char shared[];
+  if (threadIdx.x == 0) let_next_start();
+  if (kIsGrouped) await_previous();  // items and slots are written by kernels
+  const Part part = part_of_block<kIsGrouped, P::kRows>(p);
+  if (kIsGrouped && part.n_rows == 0) return;
+  if (kIsGrouped && !F::kIsDense && part.w.scale != F::kScale) return;  // another launch's
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const std::uint32_t n_tiles = (part.w.n_out + kTileRows - 1) / kTileRows;
+  const std::uint32_t n_stages = (chunks_of(part.w.k) + P::kChunks - 1) / P::kChunks;
+  const std::uint32_t tile_bytes = P::tile_bytes(p.chunk_bytes), x_at = p.n_warps * tile_bytes;
+  const std::uint32_t slot_bytes = P::slot_bytes(p.n_warps, p.chunk_bytes);
+  const std::uint32_t barriers = shared_address(shared), ring = barriers + kRingAt;
+  auto* const rows = reinterpret_cast<const unsigned char**>(shared + kRowsAt);
+
+  if (threadIdx.x == 0) {
+    for (unsigned i = 0; i < p.n_slots; ++i) {
+      barrier_init(barriers + 8 * i, P::n_arrivals(p.n_warps));
+      barrier_init(barriers + kEmptyAt + 8 * i, p.n_warps);
+    }
+    barriers_are_initialised();
+  }
+  if (kInput == Input::rows && threadIdx.x < P::kRows) {
+    const std::size_t row = x_row<kIsGrouped>(p, part.first + threadIdx.x % part.n_rows);
+    rows[threadIdx.x] = threadIdx.x < part.n_rows ? static_cast<const unsigned char*>(p.x) +
+                                                        (row * p.x_stride + part.x_column) * 2
+                                                  : nullptr;
+  }
+  __syncthreads();
+  if (warp == 2 * p.n_warps) {
+    await_previous();
+    if constexpr (kInput == Input::f32)
+      bring_f32<P, kIsGrouped>(p, part, n_stages, barriers, ring + x_at, slot_bytes);
+    if constexpr (kInput == Input::tiles)
+      bring_tiles<P>(p, part, n_stages, barriers, ring + x_at, slot_bytes);
+    if constexpr (kInput == Input::rows)
+      bring_rows<P>(p, part, n_stages, barriers, ring + x_at, slot_bytes, rows);
+    return;
+  }
+  const unsigned in_block = warp < p.n_warps ? warp : warp - p.n_warps;
+  const std::uint32_t tile = min(blockIdx.x * p.n_warps + in_block, n_tiles - 1);
+  if (warp >= p.n_warps)
+    return bring_weights<F, P>(p, part, tile, n_stages, barriers, ring + in_block * tile_bytes,
+                               slot_bytes);
+  float sums[kNt][4] = {};
+  multiply_tile<F, P, kNt>(p, part, n_stages, barriers, shared + kRingAt, warp * tile_bytes, x_at,
+                           slot_bytes, sums);
+  if (blockIdx.x * p.n_warps + warp < n_tiles) store<kNt>(p, part, tile, lane, sums);
 }
 
 // blocks: of one column.
@@ -406,11 +480,8 @@ void launch_plan(Queue& queue, ProductArgs p) {
   const unsigned n_tiles = (p.weight.n_out + kTileRows - 1) / kTileRows;
   const dim3 all = grid_of(p, n_tiles, P::kRows);
   const bool is_many = all.x * all.y * all.z >= 4 * p.n_sms;
-  if (p.n_warps == 0)
-    p.n_warps = kNt > 1 ? 4 : !P::kIsF32 ? (is_many ? 4 : 2) : F::kIsDense || !is_many ? 1 : 4;
-  const unsigned slot_bytes =
-      p.n_warps * P::tile_bytes(p.chunk_bytes) +
-      P::x_bytes(kIsGrouped || p.n_rows > P::kRows ? P::kRows : p.n_rows);
+  if (p.n_warps == 0) p.n_warps = is_many ? 4 : kNt > 1 ? 2 : 1;
+  const unsigned slot_bytes = P::slot_bytes(p.n_warps, p.chunk_bytes);
   const dim3 grid = grid_of(p, (n_tiles + p.n_warps - 1) / p.n_warps, P::kRows);
   unsigned of_sm = (grid.x * grid.y * grid.z + p.n_sms - 1) / p.n_sms;
   if (of_sm > kMostBlocks) of_sm = kMostBlocks;
@@ -419,8 +490,8 @@ void launch_plan(Queue& queue, ProductArgs p) {
   };
   while (of_sm > 1 && slots_of(of_sm) < kLeastSlots) --of_sm;
   if (p.n_slots == 0) p.n_slots = slots_of(of_sm) < kMaxSlots ? slots_of(of_sm) : kMaxSlots;
-  queue.launch(&product_kernel<F, kNt, kInput, kIsGrouped>, grid, 32 * p.n_warps,
-               kRingAt + std::size_t{p.n_slots} * slot_bytes, p);
+  queue.launch_early(&product_kernel<F, kNt, kInput, kIsGrouped>, grid, 32 * (2 * p.n_warps + 1),
+                     kRingAt + std::size_t{p.n_slots} * slot_bytes, p);
 }
 
 template <Code kCode, ScaleKind kScale, bool kHasBias>

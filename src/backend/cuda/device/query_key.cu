@@ -1,5 +1,6 @@
-// Queries and keys of a step on their way to attention, and its keys and values into their blocks: a
-// warp a head, which norms it, turns it and stores it, by the very code of the single ops.
+// Queries and keys of a step on their way to attention, and its keys and values into their blocks:
+// a warp a head, which norms it, turns it and stores it, by the very code of the single ops.
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/kv_side.cuh"
 #include "backend/cuda/device/norm.cuh"
@@ -24,7 +25,8 @@ __device__ void norm_head(const QueryKeyParams& p,
                         .eps = p.eps,
                         .scale = 1.0f,
                         .added = {},
-                        .sum = {}};
+                        .sum = {},
+                        .copy = {}};
   norm_group<false, false>(norm, token, head * p.head_dim);
   __syncwarp();
 }
@@ -53,6 +55,7 @@ __device__ void store_head(const QueryKeyParams& p,
 
 __global__ void __launch_bounds__(32 * kWarps)
     query_key_kernel(const __grid_constant__ QueryKeyParams p) {
+  begin_early();
   const std::uint32_t n_q = p.q.n_cols / p.head_dim, n_k = p.k.n_cols / p.head_dim;
   const std::uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32, token = blockIdx.y;
   if (item >= n_q + 2 * n_k) return;
@@ -75,8 +78,8 @@ __global__ void __launch_bounds__(32 * kWarps)
 void launch_query_key(Queue& queue, const QueryKeyParams& p) {
   if (p.q.n_rows == 0) return;
   const std::uint32_t n_items = (p.q.n_cols + 2 * p.k.n_cols) / p.head_dim;
-  queue.launch(query_key_kernel, dim3((n_items + kWarps - 1) / kWarps, p.q.n_rows), 32 * kWarps, 0,
-               p);
+  queue.launch_early(query_key_kernel, dim3((n_items + kWarps - 1) / kWarps, p.q.n_rows),
+                     32 * kWarps, 0, p);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -1,3 +1,4 @@
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/decode.cuh"
 #include "backend/cuda/device/mma.cuh"
 #include "backend/cuda/device/rows.h"
@@ -27,6 +28,7 @@ __device__ uint4 eight_of(const ConstMat& x, std::uint32_t row, std::uint32_t k)
 
 // Eight elements a thread.
 __global__ void convert_kernel(const __grid_constant__ ConvertArgs p) {
+  begin_early();
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::uint32_t n_eights = p.k / 8;
   const std::uint32_t row = static_cast<std::uint32_t>(i / n_eights);
@@ -37,6 +39,7 @@ __global__ void convert_kernel(const __grid_constant__ ConvertArgs p) {
 
 // A block a chunk and tile.
 __global__ void convert_tiles_kernel(const __grid_constant__ ConvertArgs p) {
+  begin_early();
   const std::uint32_t n_pieces = p.tile_rows * kChunkK / 8;
   auto* const out =
       static_cast<uint4*>(p.out) +
@@ -69,7 +72,7 @@ __global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
     std::uint32_t a[4];
     if constexpr (F::kCode == Code::nibble) {
       const auto* words = reinterpret_cast<const std::uint32_t*>(at);
-      decode_nibbles<F::kHasBias>(words[(step / 4 * 32 + lane) * 4 + step % 4], scales, offset, a);
+      decode_nibbles<F>(words[(step / 4 * 32 + lane) * 4 + step % 4], scales, offset, a);
     } else {
       const auto* words = reinterpret_cast<const uint2*>(at);
       const uint2 both = words[(step / 2 * 32 + lane) * 2 + step % 2];
@@ -85,6 +88,7 @@ __global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
 }
 
 __global__ void add_bias_kernel(const __grid_constant__ AddBiasArgs p) {
+  begin_early();
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t row = i / p.out.n_cols, column = i % p.out.n_cols;
   if (row >= p.out.n_rows) return;
@@ -158,15 +162,16 @@ __global__ void compare_kernel(const __grid_constant__ CompareArgs p) {
 }  // namespace
 
 void launch_convert_rows(Queue& queue, const ConvertArgs& args) {
-  queue.launch(&convert_kernel, dim3(blocks_for(std::size_t{args.x.n_rows} * args.k / 8)), kThreads,
-               0, args);
+  queue.launch_early(&convert_kernel, dim3(blocks_for(std::size_t{args.x.n_rows} * args.k / 8)),
+                     kThreads, 0, args);
 }
 
 void launch_convert_tiles(Queue& queue, const ConvertArgs& args, std::uint32_t tile_rows) {
   ConvertArgs p = args;
   p.tile_rows = tile_rows;
-  queue.launch(&convert_tiles_kernel,
-               dim3(tiled_chunks(p.k), (p.x.n_rows + tile_rows - 1) / tile_rows), kThreads, 0, p);
+  queue.launch_early(&convert_tiles_kernel,
+                     dim3(tiled_chunks(p.k), (p.x.n_rows + tile_rows - 1) / tile_rows), kThreads, 0,
+                     p);
 }
 
 void launch_decode(Queue& queue, const DecodeArgs& args) {
@@ -193,8 +198,9 @@ void launch_decode(Queue& queue, const DecodeArgs& args) {
 }
 
 void launch_add_bias(Queue& queue, const AddBiasArgs& args) {
-  queue.launch(&add_bias_kernel, dim3(blocks_for(std::size_t{args.out.n_rows} * args.out.n_cols)),
-               kThreads, 0, args);
+  queue.launch_early(&add_bias_kernel,
+                     dim3(blocks_for(std::size_t{args.out.n_rows} * args.out.n_cols)), kThreads, 0,
+                     args);
 }
 
 void launch_embed(Queue& queue, const EmbedRowsArgs& args) {

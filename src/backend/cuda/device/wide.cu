@@ -1,0 +1,40 @@
+#include <cstdlib>
+
+#include "backend/cuda/device/wide_kernel.cuh"
+
+namespace kvasir::backend::cuda {
+
+bool has_wide_products() {
+  static const bool is_there = [] {
+    cudaFuncAttributes facts{};
+    return KVASIR_CUDA_HAS_WGMMA != 0 && !std::getenv("KVASIR_NO_WIDE") &&
+           cudaFuncGetAttributes(
+               &facts, wide_kernel<Format<Code::bf16, ScaleKind::f32, false>, 8>) == cudaSuccess &&
+           facts.binaryVersion == 90;
+  }();
+  return is_there;
+}
+
+void launch_wide(Queue& queue, WideArgs args) {
+  std::uint32_t n_tiles = 0;
+  for (std::uint32_t i = 0; i < args.n_parts; ++i) {
+    args.parts[i].first_tile = args.is_gated ? 0 : n_tiles;
+    n_tiles += (args.parts[i].n_out + kTileRows - 1) / kTileRows;
+  }
+  args.n_tiles = n_tiles;
+  switch (args.format.code) {
+    case Code::nibble:
+      return launch_wide_nibbles(queue, args);
+    case Code::byte:
+      return launch_wide_bytes(queue, args);
+    case Code::bf16:
+    case Code::f32:
+      return launch_wide_dense(queue, args);
+  }
+}
+
+void launch_wide_dense(Queue& queue, const WideArgs& args) {
+  launch_wide_format<Code::bf16, ScaleKind::f32, false>(queue, args);
+}
+
+}  // namespace kvasir::backend::cuda

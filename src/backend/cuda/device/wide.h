@@ -1,0 +1,47 @@
+// Products by whole warpgroups (sm_90a): the same chains as device/product.h, several weights of
+// one input in one launch, up to 64 rows a column of blocks.
+#pragma once
+
+#include "backend/cuda/device/elementwise.h"
+#include "backend/cuda/device/launch.h"
+#include "backend/cuda/device/weights.h"
+
+namespace kvasir::backend::cuda {
+
+constexpr std::uint32_t kMaxWideParts = 4;
+
+struct WidePart {
+  const void* data;   // as Weight's
+  const float* bias;  // [n_out] or null
+  std::uint32_t n_out;
+  std::uint32_t first_tile;  // of all parts' tiles in order
+  std::uint32_t out_column, pad;
+};
+
+struct WideArgs {
+  // Of one k, code, scale kind, group and offset. Gated: gate and up, of one n_out.
+  WidePart parts[kMaxWideParts];
+  Weight format;  // what all parts share; data and n_out are not read
+  const void* x;  // bf16 [n_rows, x_stride], padded with zeros to format.k
+  float* out;
+  std::size_t out_stride;
+  void* copy;  // null, or out as bf16 [n_rows, copy_stride] too
+  std::uint32_t x_stride, copy_stride, n_rows, n_parts;
+  std::uint32_t is_gated;  // out = act(gate) ⊙ up
+  Act activation;
+  float limit;
+  // Chosen by launch_wide: tiles of 16 rows of weights, of one pass, and slots.
+  std::uint32_t n_tiles, pass_tiles, n_slots, n_sms;
+  std::uint32_t is_spread;  // half a tile a warp
+};
+
+// Whether this build and the device have them.
+bool has_wide_products();
+void launch_wide(Queue& queue, WideArgs args);
+
+// One file each.
+void launch_wide_dense(Queue& queue, const WideArgs& args);
+void launch_wide_nibbles(Queue& queue, const WideArgs& args);
+void launch_wide_bytes(Queue& queue, const WideArgs& args);
+
+}  // namespace kvasir::backend::cuda

@@ -1,0 +1,9 @@
+#include "backend/cuda/device/wide_kernel.cuh"
+
+namespace kvasir::backend::cuda {
+
+void launch_wide_nibbles(Queue& queue, const WideArgs& args) {
+  launch_wide_code<Code::nibble>(queue, args);
+}
+
+}  // namespace kvasir::backend::cuda
