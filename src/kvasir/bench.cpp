@@ -31,7 +31,7 @@ struct Bench {
 Result<Bench> open(const Options& options) {
   Bench bench;
   const OpenOptions& o = options.open;
-  KVASIR_TRY(bench.device, make_device(o.backend, o.n_threads, o.isa));
+  KVASIR_TRY(bench.device, make_device(o));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
   if (!config.has_head) return unsupported(std::string(kNoText));

@@ -28,6 +28,7 @@ struct OpenOptions {
   std::filesystem::path model;  // hub folder or .gguf file
   Backend backend = Backend::automatic;
   std::string isa = "auto";           // cpu: a name of backend/cpu/isa.h
+  std::string activations = "exact";  // cpu, ref:mirror: --activations, exact or int8
   int n_threads = 0;                  // 0: every core we may use (FIT-35)
   std::uint32_t context_length = 0;   // 0: the model's own limit, lowered to fit the memory budget
   std::uint32_t block_tokens = 64;    // --kv-block-size
@@ -60,10 +61,13 @@ struct OpenOptions {
 // What `automatic` stands for on this machine: cuda where a GPU is, else cpu.
 Backend chosen_backend(Backend backend);
 
-// The device of a backend. use_graphs: of cuda, the same bits without (EXE-48).
+// The device of a backend. use_graphs: of cuda, the same bits without (EXE-48). activations: what
+// another backend than cpu and ref:mirror has only exact.
 Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
                                                  int n_threads,
                                                  const std::string& isa,
-                                                 bool use_graphs = true);
+                                                 bool use_graphs = true,
+                                                 const std::string& activations = "exact");
+Result<std::unique_ptr<ops::Device>> make_device(const OpenOptions& options);
 
 }  // namespace kvasir

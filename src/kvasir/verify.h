@@ -27,6 +27,7 @@ struct GoldenOptions {
   Backend backend = Backend::ref;  // cpu is compared with ref:mirror
   int n_threads = 0;
   std::string isa = "auto";
+  std::string activations = "exact";
 };
 
 // ref: relative error ≤ 1e-4 and greedy tokens equal. cpu: every product equal to ref:mirror's,

@@ -160,6 +160,7 @@ TEST(Flags, ThoseOfSrv92And93AreThereAndHaveHelp) {
                            "--api-key-file",
                            "--backend",
                            "--isa",
+                           "--activations",
                            "--threads",
                            "--reasoning-format",
                            "--reasoning-budget",

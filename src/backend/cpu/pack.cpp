@@ -218,7 +218,7 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
     l = plan_dense(weight, info, options);
   }
   l.panel_bytes = l.group_bytes * l.n_groups;
-  KVASIR_TRY(m->data, allocate_memory(l.panel_bytes * m->n_panels()));
+  KVASIR_TRY(m->data, device.weight_memory().allocate(l.panel_bytes * m->n_panels()));
   device.split(m->n_panels(), std::size_t{weight.n_out} * weight.n_in,
                [&](std::size_t begin, std::size_t end, int) {
                  PanelRows rows;

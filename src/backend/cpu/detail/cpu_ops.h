@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cpu/detail/memory.h"
+#include "backend/cpu/detail/weight_memory.h"
 #include "backend/cpu/kernels/int8_kernels.h"
 #include "base/thread_pool.h"
 #include "ops/op_table.h"
@@ -50,6 +51,7 @@ class CpuDevice final : public ops::Device {
   float* thread_scratch(int part, std::size_t n_floats) {
     return per_thread_[static_cast<std::size_t>(part)].floats(n_floats);
   }
+  WeightMemory& weight_memory() noexcept { return weight_memory_; }
   Scratch& inputs() noexcept { return inputs_; }
   Scratch& sums() noexcept { return sums_; }
   Scratch& partials() noexcept { return partials_; }
@@ -103,6 +105,7 @@ class CpuDevice final : public ops::Device {
   const KernelTable& kernels_;
   const Int8Kernels* const int8_;
   ThreadPool pool_;
+  WeightMemory weight_memory_;
   std::vector<Scratch> per_thread_;
   Scratch inputs_, sums_, partials_;
   std::vector<AttentionItem> items_;

@@ -13,7 +13,9 @@ struct Int8Run {
   int first;                   // half
   const std::uint32_t* v;      // of the first row
   const float* factors;        // likewise
-  LinesAhead ahead;            // of weights that come next
+  // Weights that come next: both halves are used at once, and then a little ahead in their stream;
+  // one half: the next panel, some lines a group.
+  LinesAhead ahead;
   std::uint32_t lines_a_group;
   F32x16 sums[R][H];
 };
@@ -58,7 +60,12 @@ inline __attribute__((always_inline)) void multiply_panel(const Int8Job& job,
     for (int h = 0; h < H; ++h) run.sums[r][h] = zero();
   }
   for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes) {
-    run.ahead.ask(run.lines_a_group);
+    if constexpr (H == 2) {
+      prefetch(group + kPrefetchBytes);
+      if (w.has_bias) prefetch(group + kPrefetchBytes + w.scales_bytes);
+    } else {
+      run.ahead.ask(run.lines_a_group);
+    }
     U32x16 dots[R][H];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -70,6 +77,10 @@ inline __attribute__((always_inline)) void multiply_panel(const Int8Job& job,
     const std::uint8_t* codes = group + codes_at;
 #pragma GCC unroll 4
     for (std::uint32_t k = 0; k < w.group; k += kKOfLine, codes += 128) {
+      if constexpr (H == 2) {
+        prefetch(codes + kPrefetchBytes);
+        prefetch(codes + kPrefetchBytes + 64);
+      }
       add_line<kNibble>(codes, v, width, dots);
       v += (kNibble ? 2 : 1) * width;
     }
@@ -102,8 +113,8 @@ inline void int8_direct(const Int8Job& job, std::uint32_t panel) {
                       .first = 0,
                       .v = job.v,
                       .factors = job.factors,
-                      .ahead = {weight + kPrefetchBytes, weight + kPrefetchBytes + w.panel_bytes},
-                      .lines_a_group = lines,
+                      .ahead = {},
+                      .lines_a_group = 0,
                       .sums = {}};
     multiply_panel<kNibble>(job, R, run);
     for (int r = 0; r < R; ++r) sums[r][0] = run.sums[r][0], sums[r][1] = run.sums[r][1];
