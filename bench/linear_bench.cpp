@@ -3,6 +3,7 @@
 // plain multiply-adds. Instruction sets are interleaved. With one thread, times are the thread's
 // own, which other work on the machine disturbs less.
 //   linear_bench [K] [N] [THREADS] [ROUNDS] [ISA,ISA…] [FORMAT,FORMAT…] [MB]
+// An instruction set with "+int8" behind it takes 8-bit activations.
 // MB of weights are walked in turn: more than the caches hold, so that they come from memory, as in
 // a model. Threads of the set that waits turn for a moment: with as many as CPUs, run one set.
 #include <time.h>
@@ -15,6 +16,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
@@ -94,6 +96,13 @@ std::vector<std::string> split(const std::string& text) {
   return out;
 }
 
+// "avx512" or "avx512+int8".
+std::pair<std::string, backend::cpu::Activations> mode_of(const std::string& text) {
+  const std::size_t at = text.find("+int8");
+  using enum backend::cpu::Activations;
+  return {text.substr(0, at), at == std::string::npos ? exact : int8};
+}
+
 struct Options {
   std::uint32_t n_in, n_out;
   int n_threads, n_rounds;
@@ -105,10 +114,12 @@ void measure(const Options& o, const std::string& format, const backend::cpu::Li
   const Stored stored(format, o.n_out, o.n_in);
   std::vector<Candidate> candidates;
   for (const std::string& isa : o.isas) {
-    const auto chosen = backend::cpu::parse_isa(isa);
+    const auto [name, activations] = mode_of(isa);
+    const auto chosen = backend::cpu::parse_isa(name);
     if (!chosen || !backend::cpu::cpu_supports(*chosen)) continue;
     Candidate c{.isa = isa, .device = {}, .weights = {}, .seconds = {}};
-    c.device = *backend::cpu::make_cpu_device({.n_threads = o.n_threads, .isa = *chosen});
+    c.device = *backend::cpu::make_cpu_device(
+        {.n_threads = o.n_threads, .isa = *chosen, .activations = activations});
     do {
       c.weights.push_back(*c.device->pack(stored.m, {}));
     } while (c.weights.size() * c.weights[0]->size_bytes() < o.working_set / o.isas.size());
@@ -130,7 +141,7 @@ void measure(const Options& o, const std::string& format, const backend::cpu::Li
       const double gb = static_cast<double>(c.weights[0]->size_bytes()) / 1e9,
                    gflop = 2e-9 * n_rows * o.n_in * o.n_out;
       std::printf(
-          "%-12s %-9s %4u rows  %8.1f us (median %8.1f)  %6.2f GB/s %4.0f %%  %7.1f GFLOP/s %4.0f "
+          "%-12s %-11s %4u rows  %8.1f us (median %8.1f)  %6.2f GB/s %4.0f %%  %7.1f GFLOP/s %4.0f "
           "%%\n",
           format.c_str(), c.isa.c_str(), n_rows, best * 1e6, middle * 1e6, gb / best,
           100 * gb / best / limits.read_gb_s, gflop / best,

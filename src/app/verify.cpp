@@ -42,6 +42,10 @@ void add_goldens(CLI::App& verify_verb, Action& action) {
   verb->add_option("--isa", flags->options.isa,
                    "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();
+  verb->add_option("--activations", flags->options.activations,
+                   "Of the cpu backend: exact or int8")
+      ->check(CLI::IsMember({"exact", "int8"}))
+      ->capture_default_str();
   verb->add_option("-t,--threads", flags->options.n_threads,
                    "Threads of the cpu backend; 0: every core");
   verb->footer("Example:\n  kvasir verify goldens goldens/ --only llama,qwen3 --backend cpu");

@@ -319,8 +319,7 @@ Result<std::vector<std::unique_ptr<Sink>>> Engine::Impl::sinks_of(
 Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->opened_with = options;
-  KVASIR_TRY(impl->device,
-             make_device(options.backend, options.n_threads, options.isa, true, options.gpus));
+  KVASIR_TRY(impl->device, make_device(options));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(options.model));
   bytes_at_start();  // read before there is anything to count twice
   const std::uint64_t heap_before = heap_bytes();

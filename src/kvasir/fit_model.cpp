@@ -337,8 +337,7 @@ Result<fit::FitReport> fit_model(const FitOptions& options) {
   const auto context = open.context_length;
   open.context_length = 0;  // what is asked about, not what would be served
   KVASIR_TRY(const auto files, formats::ModelFiles::open(open.model));
-  KVASIR_TRY(const auto device,
-             make_device(open.backend, open.n_threads, open.isa, true, open.gpus));
+  KVASIR_TRY(const auto device, make_device(open));
   bytes_at_start();  // read before there is anything to count twice
   const std::uint64_t before = heap_bytes();
   const auto text = TextModel::load(

@@ -25,16 +25,29 @@ Backend chosen_backend(Backend backend) {
 Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
                                                  int n_threads,
                                                  const std::string& isa,
-                                                 bool use_graphs,
-                                                 const std::vector<int>& gpus) {
+                                                 const DeviceOptions& options) {
+  using backend::cpu::Activations;
+  KVASIR_TRY(const Activations taken, backend::cpu::parse_activations(options.activations));
+  const bool is_int8 = taken == Activations::int8;
+  const Backend chosen_one = chosen_backend(backend);
+  if (is_int8 && chosen_one != Backend::cpu && chosen_one != Backend::ref_mirror)
+    return unsupported("--activations int8: of the backends cpu and ref:mirror alone");
   if (backend == Backend::ref) return backend::ref::make_ref_device(backend::ref::RefMode::oracle);
-  if (chosen_backend(backend) == Backend::cuda)
-    return backend::cuda::make_cuda_device({.ordinals = gpus, .use_graphs = use_graphs});
+  if (chosen_one == Backend::cuda)
+    return backend::cuda::make_cuda_device(
+        {.ordinals = options.gpus, .use_graphs = options.use_graphs});
   if (backend == Backend::ref_mirror)
-    return backend::ref::make_ref_device(backend::ref::RefMode::mirror);
+    return backend::ref::make_ref_device(backend::ref::RefMode::mirror, is_int8);
   KVASIR_TRY(const backend::cpu::Isa chosen, backend::cpu::parse_isa(isa));
   return backend::cpu::make_cpu_device(
-      {.n_threads = n_threads > 0 ? n_threads : default_thread_count(), .isa = chosen});
+      {.n_threads = n_threads > 0 ? n_threads : default_thread_count(),
+       .isa = chosen,
+       .activations = taken});
+}
+
+Result<std::unique_ptr<ops::Device>> make_device(const OpenOptions& options) {
+  return make_device(options.backend, options.n_threads, options.isa,
+                     {.activations = options.activations, .gpus = options.gpus});
 }
 
 }  // namespace kvasir

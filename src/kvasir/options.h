@@ -29,6 +29,7 @@ struct OpenOptions {
   std::filesystem::path model;  // hub folder or .gguf file
   Backend backend = Backend::automatic;
   std::string isa = "auto";           // cpu: a name of backend/cpu/isa.h
+  std::string activations = "exact";  // cpu, ref:mirror: --activations, exact or int8
   std::vector<int> gpus = {0};        // cuda: those that work together as one (--device)
   int n_threads = 0;                  // 0: every core we may use (FIT-35)
   std::uint32_t context_length = 0;   // 0: the model's own limit, lowered to fit the memory budget
@@ -62,12 +63,16 @@ struct OpenOptions {
 // What `automatic` stands for on this machine: cuda where a GPU is, else cpu.
 Backend chosen_backend(Backend backend);
 
-// The device of a backend. gpus and use_graphs: of cuda; the same bits with any number of GPUs, and
-// without graphs (EXE-48).
+// What else a backend's device may be told.
+struct DeviceOptions {
+  bool use_graphs = true;             // cuda: the same bits without (EXE-48)
+  std::string activations = "exact";  // cpu, ref:mirror; others have only exact
+  std::vector<int> gpus = {0};        // cuda: the same bits with any number
+};
 Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
                                                  int n_threads,
                                                  const std::string& isa,
-                                                 bool use_graphs = true,
-                                                 const std::vector<int>& gpus = {0});
+                                                 const DeviceOptions& options = {});
+Result<std::unique_ptr<ops::Device>> make_device(const OpenOptions& options);
 
 }  // namespace kvasir

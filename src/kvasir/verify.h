@@ -28,6 +28,7 @@ struct GoldenOptions {
   std::vector<int> gpus = {0};
   int n_threads = 0;
   std::string isa = "auto";
+  std::string activations = "exact";
 };
 
 // ref: relative error ≤ 1e-4 and greedy tokens equal. cpu: every product equal to ref:mirror's,

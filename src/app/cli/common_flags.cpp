@@ -28,6 +28,11 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->capture_default_str();
   verb.add_option("--isa", o.isa, "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();
+  verb.add_option("--activations", o.activations,
+                  "What products of quantized weights take on the cpu backend: exact, or int8: "
+                  "8-bit rows, faster and coarser (docs/numerics.md)")
+      ->check(CLI::IsMember({"exact", "int8"}))
+      ->capture_default_str();
   verb.add_option("-t,--threads", o.n_threads, "Threads; 0: every core this process may use")
       ->capture_default_str();
   verb.add_option("-c,--context-length,--ctx-size,--ctx", o.context_length,

@@ -161,6 +161,7 @@ TEST(Flags, ThoseOfSrv92And93AreThereAndHaveHelp) {
                            "--backend",
                            "--isa",
                            "--device",
+                           "--activations",
                            "--threads",
                            "--reasoning-format",
                            "--reasoning-budget",

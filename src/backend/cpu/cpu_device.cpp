@@ -42,6 +42,7 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .index_select = &index_select,
                             .moe_route = &moe_route,
                             .moe_experts = &ops::moe_experts_composed,
+                            .linear_group = &linear_group,
                             .pick = &pick};
 
 // Small pages: a buffer takes what it says, and not a huge page more (FIT-3).
@@ -92,6 +93,16 @@ const KernelTable& kernels_of(Isa isa) noexcept {
   return kPortableKernels;
 }
 
+const Int8Kernels& int8_kernels_of(Isa isa) noexcept {
+#if defined(__x86_64__)
+  if (isa == Isa::automatic) isa = widest_isa();
+  if (isa == Isa::amx || isa == Isa::avx512) return has_vnni() ? kVnniInt8Kernels : kAvx512Int8Kernels;
+  if (isa == Isa::avx2) return kAvx2Int8Kernels;
+#endif
+  static_cast<void>(isa);
+  return kPortableInt8Kernels;
+}
+
 }  // namespace
 
 // Large buffers come from the system as zero pages, which cost nothing until they are touched: a KV
@@ -120,8 +131,9 @@ float* Scratch::floats(std::size_t n) {
   return buffer_.f32();
 }
 
-CpuDevice::CpuDevice(const KernelTable& kernels, int n_threads)
+CpuDevice::CpuDevice(const KernelTable& kernels, int n_threads, const Int8Kernels* int8)
     : kernels_(kernels),
+      int8_(int8),
       pool_(n_threads),
       per_thread_(static_cast<std::size_t>(n_threads)),
       shares_(static_cast<std::size_t>(n_threads)) {}
@@ -138,6 +150,12 @@ void CpuDevice::copy(std::byte* to, const std::byte* from, std::size_t size_byte
   std::memcpy(to, from, size_bytes);
 }
 
+Result<Activations> parse_activations(std::string_view name) {
+  if (name == "exact") return Activations::exact;
+  if (name == "int8") return Activations::int8;
+  return invalid("unknown --activations '" + std::string(name) + "'; one of exact, int8");
+}
+
 Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
   constexpr int kMaxThreads = 1024;
   if (options.n_threads < 1 || options.n_threads > kMaxThreads) {
@@ -149,7 +167,9 @@ Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
                        ": this machine lacks it; the widest it has is " +
                        std::string(name_of(widest_isa())));
   return std::unique_ptr<ops::Device>(
-      std::make_unique<CpuDevice>(kernels_of(options.isa), options.n_threads));
+      std::make_unique<CpuDevice>(
+      kernels_of(options.isa), options.n_threads,
+      options.activations == Activations::int8 ? &int8_kernels_of(options.isa) : nullptr));
 }
 
 }  // namespace kvasir::backend::cpu

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "backend/cpu/isa.h"
 #include "base/result.h"
@@ -13,9 +15,16 @@
 
 namespace kvasir::backend::cpu {
 
+// What products of quantized weights take: bf16 rows, or 8-bit ones with a scale a group, faster and
+// coarser (docs/numerics.md).
+enum class Activations : std::uint8_t { exact, int8 };
+
+Result<Activations> parse_activations(std::string_view name);  // invalid_argument: no such name
+
 struct CpuOptions {
   int n_threads = 1;
   Isa isa = Isa::automatic;
+  Activations activations = Activations::exact;
 };
 
 Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options);

@@ -59,6 +59,14 @@ bool can_emulate_amx() noexcept {
 #endif
 }
 
+bool has_vnni() noexcept {
+#if defined(__x86_64__)
+  return has_avx512() && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 std::string_view name_of(Isa isa) noexcept {
   switch (isa) {
     case Isa::automatic:

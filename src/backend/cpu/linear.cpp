@@ -113,8 +113,10 @@ void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
   cpu.split(a.tokens.size(), a.tokens.size() * m.n_in() * kPanel,
             [&](std::size_t begin, std::size_t end, int) {
               for (std::size_t t = begin; t < end; ++t) {
-                cpu.kernels().embed(bytes_of(m), m.layout, token_of(a, t), m.n_in(), a.scale,
-                                    a.out.row(t));
+                const std::uint32_t token = token_of(a, t);
+                m.has_quads() ? embed_quads(m, token, a.scale, a.out.row(t))
+                              : cpu.kernels().embed(bytes_of(m), m.layout, token, m.n_in(), a.scale,
+                                                    a.out.row(t));
               }
             });
 }
@@ -123,6 +125,7 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   if (a.x.n_rows == 0) return;
   const CpuMatrix& m = matrix_of(a.weight);
   CpuDevice& cpu = cpu_of(device);
+  if (m.takes_int8) return linear_int8(cpu, a);
   const LinearJob job = prepare(cpu, m, a);
   const std::size_t work = std::size_t{a.x.n_rows} * m.n_in() * m.n_out();
   // Items are (panel, chunk of rows), panels outermost, so that a thread reads few weights twice.

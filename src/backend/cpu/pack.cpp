@@ -119,6 +119,20 @@ void put_scales(ScaleKind kind,
   }
 }
 
+// Bytes of K four together for each output, unsigned: signed ones + 128.
+void put_quads(const PackedLayout& l,
+               const std::vector<std::int16_t>& codes,
+               std::size_t n_in,
+               std::size_t k0,
+               std::byte* to) {
+  const int offset = l.is_signed ? static_cast<int>(kByteOffset) : 0;
+  for (std::size_t k = 0; k < l.group; ++k) {
+    for (std::size_t o = 0; o < kPanel; ++o)
+      to[(k / 4 * kPanel + o) * 4 + k % 4] =
+          static_cast<std::byte>(codes[o * n_in + k0 + k] + offset);
+  }
+}
+
 void put_codes(const PackedLayout& l,
                const std::vector<std::int16_t>& codes,
                std::size_t n_in,
@@ -146,6 +160,7 @@ void put_codes(const PackedLayout& l,
 
 void pack_quantized_panel(const codec::WeightMatrix& weight,
                           const PackedLayout& l,
+                          bool has_quads,
                           std::size_t panel,
                           PanelRows& rows,
                           std::byte* to) {
@@ -161,7 +176,9 @@ void pack_quantized_panel(const codec::WeightMatrix& weight,
   for (std::size_t g = 0; g < n_groups; ++g, to += l.group_bytes) {
     put_scales(l.scale, rows.scales, n_groups, g, to);
     if (l.has_bias) put_scales(l.scale, rows.biases, n_groups, g, to + l.scales_bytes);
-    put_codes(l, rows.codes, n_in, g * l.group, to + l.scales_bytes * (l.has_bias ? 2 : 1));
+    std::byte* const codes = to + l.scales_bytes * (l.has_bias ? 2 : 1);
+    has_quads ? put_quads(l, rows.codes, n_in, g * l.group, codes)
+              : put_codes(l, rows.codes, n_in, g * l.group, codes);
   }
 }
 
@@ -196,17 +213,19 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
   PackedLayout& l = m->layout;
   if (info.quantized) {
     KVASIR_TRY(l, plan_quantized(weight, info, find_scale_kind(weight, info.group, device)));
+    m->takes_int8 = device.int8_kernels() != nullptr && !options.exact_f32;
   } else {
     l = plan_dense(weight, info, options);
   }
   l.panel_bytes = l.group_bytes * l.n_groups;
-  KVASIR_TRY(m->data, allocate_memory(l.panel_bytes * m->n_panels()));
+  KVASIR_TRY(m->data, device.weight_memory().allocate(l.panel_bytes * m->n_panels()));
   device.split(m->n_panels(), std::size_t{weight.n_out} * weight.n_in,
                [&](std::size_t begin, std::size_t end, int) {
                  PanelRows rows;
                  for (std::size_t panel = begin; panel < end; ++panel) {
                    std::byte* const to = m->data.data() + panel * l.panel_bytes;
-                   info.quantized ? pack_quantized_panel(weight, l, panel, rows, to)
+                   info.quantized
+                       ? pack_quantized_panel(weight, l, m->has_quads(), panel, rows, to)
                                   : pack_dense_panel(weight, l, panel, rows, to);
                  }
                });

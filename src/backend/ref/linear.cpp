@@ -106,7 +106,9 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   for (std::size_t t = 0; t < a.x.n_rows; ++t) {
     const float* x = a.x.row(t);
     float* out = a.out.row(t);
-    if (mode_of(device) == RefMode::mirror) {
+    if (m.takes_int8) {
+      mirror_int8_row(m, x, out);
+    } else if (mode_of(device) == RefMode::mirror) {
       mirror_row(m, x, out);
     } else if (mode_of(device) == RefMode::mirror_cuda) {
       mirror_cuda_row(m, x, out);

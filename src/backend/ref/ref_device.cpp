@@ -58,7 +58,8 @@ void keep_codes(const codec::WeightMatrix& weight,
 
 class RefDevice final : public ops::Device {
  public:
-  explicit RefDevice(RefMode mode) : mode_(mode) {}
+  RefDevice(RefMode mode, bool int8_activations)
+      : mode_(mode), int8_(int8_activations && mode == RefMode::mirror) {}
 
   RefMode mode() const noexcept { return mode_; }
   std::string_view name() const noexcept override {
@@ -66,7 +67,10 @@ class RefDevice final : public ops::Device {
            : mode_ == RefMode::mirror ? "ref:mirror"
                                       : "ref:mirror-cuda";
   }
-  std::string numerics_id() const override { return std::string(name()) + "-1"; }
+  std::string numerics_id() const override {
+    return std::string(name()) + (int8_ ? "-int8-1" : "-1");
+  }
+  std::string label() const override { return std::string(name()) + (int8_ ? " int8" : ""); }
   const ops::OpTable& ops() const noexcept override { return kOps; }
   bool is_exact() const noexcept override { return mode_ == RefMode::oracle; }
 
@@ -91,6 +95,7 @@ class RefDevice final : public ops::Device {
     try {
       if (mode_ != RefMode::oracle && info.quantized && !is_plain(options)) {
         keep_codes(weight, info, *m);
+        m->takes_int8 = int8_ && !options.exact_f32;
       } else {
         m->values.resize(std::size_t{weight.n_out} * weight.n_in);
         for (std::size_t r = 0; r < weight.n_out; ++r)
@@ -116,6 +121,7 @@ class RefDevice final : public ops::Device {
   }
 
   RefMode mode_;
+  bool int8_;
 };
 
 }  // namespace
@@ -129,8 +135,8 @@ RefMode mode_of(const ops::Device& device) noexcept {
   return static_cast<const RefDevice&>(device).mode();
 }
 
-std::unique_ptr<ops::Device> make_ref_device(RefMode mode) {
-  return std::make_unique<RefDevice>(mode);
+std::unique_ptr<ops::Device> make_ref_device(RefMode mode, bool int8_activations) {
+  return std::make_unique<RefDevice>(mode, int8_activations);
 }
 
 }  // namespace kvasir::backend::ref

@@ -14,6 +14,7 @@ namespace kvasir::backend::ref {
 
 enum class RefMode : std::uint8_t { oracle, mirror, mirror_cuda };
 
-std::unique_ptr<ops::Device> make_ref_device(RefMode mode);
+// int8_activations: the mirror follows backend/cpu's mode of that name.
+std::unique_ptr<ops::Device> make_ref_device(RefMode mode, bool int8_activations = false);
 
 }  // namespace kvasir::backend::ref

@@ -82,7 +82,7 @@ double seconds_since(const EngineRig& rig, Clock::Duration start) {
 Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
   const OpenOptions& o = options.open;
   auto rig = std::make_unique<EngineRig>();
-  KVASIR_TRY(rig->device, make_device(o.backend, o.n_threads, o.isa));
+  KVASIR_TRY(rig->device, make_device(o));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
   if (!config.has_head) return unsupported(std::string(kNoText));

@@ -112,14 +112,19 @@ double worst_error(const std::vector<PromptLogits>& a, const std::vector<PromptL
 }
 
 Result<std::unique_ptr<ops::Device>> make_cpu(const GoldenOptions& options) {
-  return make_device(Backend::cpu, options.n_threads, options.isa);
+  return make_device(Backend::cpu, options.n_threads, options.isa, {.activations = options.activations});
+}
+
+Result<std::unique_ptr<ops::Device>> make_mirror(const GoldenOptions& options) {
+  return make_device(Backend::ref_mirror, 1, options.isa, {.activations = options.activations});
 }
 
 Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptions& options) {
-  const auto mirror = backend::ref::make_ref_device(backend::ref::RefMode::mirror);
+  KVASIR_TRY(const auto mirror, make_mirror(options));
   KVASIR_TRY(const auto expected, prompt_logits(folder, *mirror, DType::bf16));
   KVASIR_TRY(auto cpu, make_cpu(options));
-  ShadowDevice shadow(std::move(cpu), backend::ref::make_ref_device(backend::ref::RefMode::mirror));
+  KVASIR_TRY(auto beside, make_mirror(options));
+  ShadowDevice shadow(std::move(cpu), std::move(beside));
   KVASIR_TRY(const auto logits, prompt_logits(folder, shadow, DType::bf16));
   const double worst = worst_error(logits, expected);
   Verdict verdict{shadow.n_differ() == 0 && shadow.n_outputs() > 0 && worst <= kCpuBound, ""};
@@ -145,7 +150,7 @@ Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptio
 // tensor core adds in an order of its own. Logits of bf16 runs are not compared: a last bit of a
 // product moves an activation to the next bf16.
 Result<Verdict> check_cuda(const std::filesystem::path& folder, const std::vector<int>& gpus) {
-  const auto make_cuda = [&] { return make_device(Backend::cuda, 1, "auto", true, gpus); };
+  const auto make_cuda = [&] { return make_device(Backend::cuda, 1, "auto", {.gpus = gpus}); };
   KVASIR_TRY(Verdict verdict, check_reference(folder, make_cuda));
   KVASIR_TRY(auto cuda, make_cuda());
   ShadowDevice shadow(std::move(cuda), backend::ref::make_ref_device(backend::ref::RefMode::mirror),

@@ -133,7 +133,7 @@ std::string table_row(const std::string& name, const Rate& rate) {
 Result<Summary> kv_memory(const KvMemoryOptions& options, const Line& line) {
   const OpenOptions& o = options.open;
   const SmallPages small_pages;  // a slope in pages of 2 MB would say little
-  KVASIR_TRY(const auto device, make_device(o.backend, o.n_threads, o.isa, true, o.gpus));
+  KVASIR_TRY(const auto device, make_device(o));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(const auto model, model::Model::load(files, *device,
                                                   {.max_context = 0,

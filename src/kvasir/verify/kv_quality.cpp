@@ -153,7 +153,7 @@ std::string table_row(const std::string& name, double bits, const Tally& tally) 
 Result<Summary> kv_quality(const KvQualityOptions& options, const Line& line) {
   const OpenOptions& o = options.open;
   KVASIR_TRY(const std::vector<TokenId> tokens, read_tokens(options));
-  KVASIR_TRY(const auto device, make_device(o.backend, o.n_threads, o.isa, true, o.gpus));
+  KVASIR_TRY(const auto device, make_device(o));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(const auto model, model::Model::load(files, *device,
                                                   {.max_context = kSegment,

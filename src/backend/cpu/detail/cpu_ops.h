@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "backend/cpu/detail/memory.h"
-#include "backend/cpu/kernels/kernel_table.h"
+#include "backend/cpu/detail/weight_memory.h"
+#include "backend/cpu/kernels/int8_kernels.h"
 #include "base/thread_pool.h"
 #include "ops/op_table.h"
 
@@ -20,17 +21,22 @@ struct CpuMatrix final : ops::PackedMatrix {
   std::uint32_t padded_in() const noexcept { return layout.group * layout.n_groups; }
 
   PackedLayout layout;
-  bool round_x = true;  // activations to bf16
+  bool round_x = true;      // activations to bf16
+  bool takes_int8 = false;  // or to 8 bits; byte codes then lie four of K together (int8_kernels.h)
+  bool has_quads() const noexcept { return takes_int8 && layout.code == CodeKind::byte; }
   Buffer data;
 };
 
 class CpuDevice final : public ops::Device {
  public:
-  CpuDevice(const KernelTable& kernels, int n_threads);
+  // int8: products of quantized weights take activations of 8 bits; null: as docs/numerics.md says.
+  CpuDevice(const KernelTable& kernels, int n_threads, const Int8Kernels* int8 = nullptr);
 
   std::string_view name() const noexcept override { return "cpu"; }
-  std::string numerics_id() const override { return "cpu-1"; }
-  std::string label() const override { return "cpu-" + std::string(kernels_.name); }
+  std::string numerics_id() const override { return int8_ ? "cpu-int8-1" : "cpu-1"; }
+  std::string label() const override {
+    return "cpu-" + std::string(int8_ ? int8_->name : kernels_.name) + (int8_ ? " int8" : "");
+  }
   const ops::OpTable& ops() const noexcept override;
   int n_threads() const noexcept override { return pool_.n_threads(); }
   Result<Buffer> allocate(std::size_t size_bytes, ops::MemoryKind) override {
@@ -41,9 +47,11 @@ class CpuDevice final : public ops::Device {
   void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) noexcept override;
 
   const KernelTable& kernels() const noexcept { return kernels_; }
+  const Int8Kernels* int8_kernels() const noexcept { return int8_; }
   float* thread_scratch(int part, std::size_t n_floats) {
     return per_thread_[static_cast<std::size_t>(part)].floats(n_floats);
   }
+  WeightMemory& weight_memory() noexcept { return weight_memory_; }
   Scratch& inputs() noexcept { return inputs_; }
   Scratch& sums() noexcept { return sums_; }
   Scratch& partials() noexcept { return partials_; }
@@ -95,7 +103,9 @@ class CpuDevice final : public ops::Device {
   };
 
   const KernelTable& kernels_;
+  const Int8Kernels* const int8_;
   ThreadPool pool_;
+  WeightMemory weight_memory_;
   std::vector<Scratch> per_thread_;
   Scratch inputs_, sums_, partials_;
   std::vector<AttentionItem> items_;
@@ -117,6 +127,7 @@ constexpr std::size_t attention_scratch_floats(std::uint32_t head_dim, std::size
 }
 
 bool can_emulate_amx() noexcept;  // AVX-512 with VBMI: emulated_amx_kernels run
+bool has_vnni() noexcept;         // of AVX-512
 
 Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight,
                                                ops::PackOptions options,
@@ -124,6 +135,9 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
 
 void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;
+void linear_int8(CpuDevice&, const ops::LinearArgs&) noexcept;  // of a weight that takes_int8
+void linear_group(ops::Device&, const ops::LinearGroupArgs&) noexcept;
+void embed_quads(const CpuMatrix&, std::uint32_t row, float factor, float* out) noexcept;
 void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
 void layer_norm(ops::Device&, const ops::LayerNormArgs&) noexcept;
 void rope(ops::Device&, const ops::RopeArgs&) noexcept;

@@ -46,6 +46,21 @@ inline std::vector<NamedDevice> every_device(int n_threads) {
 #endif
   return out;
 }
+// The same with 8-bit activations: every set of kernels for them that this machine runs.
+inline std::vector<NamedDevice> every_int8_device(int n_threads) {
+  std::vector<NamedDevice> out;
+  const auto add = [&](const Int8Kernels& kernels) {
+    out.push_back({kernels.name,
+                   std::make_unique<CpuDevice>(kPortableKernels, n_threads, &kernels)});
+  };
+  add(kPortableInt8Kernels);
+#if defined(__x86_64__)
+  if (cpu_supports(Isa::avx2)) add(kAvx2Int8Kernels);
+  if (cpu_supports(Isa::avx512)) add(kAvx512Int8Kernels);
+  if (has_vnni()) add(kVnniInt8Kernels);
+#endif
+  return out;
+}
 inline std::unique_ptr<ops::Device> make_mirror() {
   return ref::make_ref_device(ref::RefMode::mirror);
 }

@@ -16,6 +16,7 @@ struct RefMatrix final : ops::PackedMatrix {
   std::size_t size_bytes() const noexcept override;
 
   bool exact_f32 = false;
+  bool takes_int8 = false;  // mirror: activations of 8 bits
   std::uint32_t group = 0;  // 0: dense
   bool has_bias = false;
   std::vector<float> values;          // [n_out, n_in]
@@ -51,6 +52,7 @@ void index_select(ops::Device&, const ops::IndexSelectArgs&) noexcept;
 void moe_route(ops::Device&, const ops::MoeRouteArgs&) noexcept;
 void pick(ops::Device&, const ops::PickArgs&) noexcept;
 
+void mirror_int8_row(const RefMatrix& m, const float* x, float* out);
 void mirror_rms_norm(const ops::RmsNormArgs&) noexcept;
 void mirror_layer_norm(const ops::LayerNormArgs&) noexcept;
 void mirror_rope(const ops::RopeArgs&) noexcept;

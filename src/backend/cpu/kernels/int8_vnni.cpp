@@ -1,0 +1,13 @@
+#define KVASIR_ISA_NAME "avx512-vnni"
+#include "backend/cpu/kernels/int8_kernels.h"
+// In this order: each builds on the ones before.
+// clang-format off
+#include "backend/cpu/kernels/int8_dots_vnni.h"
+#include "backend/cpu/kernels/linear_parts.inc.h"
+#include "backend/cpu/kernels/int8_quantize.inc.h"
+#include "backend/cpu/kernels/linear_int8.inc.h"
+// clang-format on
+
+namespace kvasir::backend::cpu {
+const Int8Kernels kVnniInt8Kernels = kInt8Table;
+}  // namespace kvasir::backend::cpu
