@@ -63,7 +63,7 @@ struct Cut {
   static constexpr int kGroupSteps = kGroupStepsGiven, kStepK = kStepKGiven;
   static constexpr CodeKind kKind = kKindGiven;
   static constexpr int kSteps = static_cast<int>(kBlockSteps), kGroups = kSteps / kGroupSteps;
-  static constexpr int kEights = kStepK / 8;  // pieces that a step is unpacked by
+  static constexpr int kEights = kStepK / 8;               // pieces that a step is unpacked by
   static constexpr int kDelay = kGroupSteps == 1 ? 2 : 1;  // groups between product and scale
   static constexpr std::size_t kTile = std::size_t{kStepK} * kTileRows;  // bf16 values
   static constexpr std::size_t kEightBytes = 8 * kPanel / (kKind == CodeKind::nibble ? 2 : 1);
@@ -91,8 +91,9 @@ inline __attribute__((always_inline)) void unpack_eight(const PackedLayout& w,
 
 // Where the codes of the block's step `step` are.
 template <class C>
-inline __attribute__((always_inline)) const std::uint8_t* codes_of_step(
-    const PackedLayout& w, const std::uint8_t* groups, std::uint32_t step) {
+inline __attribute__((always_inline)) const std::uint8_t* codes_of_step(const PackedLayout& w,
+                                                                        const std::uint8_t* groups,
+                                                                        std::uint32_t step) {
   constexpr std::uint32_t kOfGroup = C::kGroupSteps;
   const std::size_t codes_at = w.has_bias ? 2 * w.scales_bytes : w.scales_bytes;
   return groups + step / kOfGroup * w.group_bytes + codes_at +
@@ -107,8 +108,7 @@ inline void unpack_scales(const PackedLayout& w,
     for (int h = 0; h < 2; ++h) {
       store(to + 16 * h, load_scales(w.scale, groups, h));
       if (w.has_bias)
-        store(to + kBlockSteps * kPanel + 16 * h,
-              load_scales(w.scale, groups + w.scales_bytes, h));
+        store(to + kBlockSteps * kPanel + 16 * h, load_scales(w.scale, groups + w.scales_bytes, h));
     }
   }
 }
@@ -145,9 +145,9 @@ enum QuantizedTile {
 // 16 rows by half a panel over a block.
 struct Slice {
   const std::uint16_t *x, *codes;
-  const float* scales;      // [group][kPanel], of the half; biases kBlockSteps * kPanel further on
+  const float* scales;  // [group][kPanel], of the half; biases kBlockSteps * kPanel further on
   float* sums;
-  const float* group_sums;  // of the first row and group, or null: no biases
+  const float* group_sums;      // of the first row and group, or null: no biases
   const std::uint16_t* next_x;  // asked for, half of a slice's
   std::uint32_t n_steps;
   bool is_first;  // of the panel's blocks
@@ -172,10 +172,12 @@ inline __attribute__((always_inline)) void scale_group(const Slice& slice,
   for (int r = 0; r < R; ++r)
     sums[r] = fma(scale, load(products + place_of<C>(G) + 16 * r), sums[r]);
   if (!slice.group_sums) return;
-  const F32x16 bias = load(slice.scales + (static_cast<int>(kBlockSteps) + G) * static_cast<int>(kPanel));
+  const F32x16 bias =
+      load(slice.scales + (static_cast<int>(kBlockSteps) + G) * static_cast<int>(kPanel));
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
-    sums[r] = fma(bias, set1(slice.group_sums[static_cast<std::size_t>(r) * n_groups + G]), sums[r]);
+    sums[r] =
+        fma(bias, set1(slice.group_sums[static_cast<std::size_t>(r) * n_groups + G]), sums[r]);
 }
 
 template <class C, int S, class Tiles>
@@ -283,9 +285,9 @@ class QuantizedPanels {
   // The block's place in memory, its scales already unpacked.
   Unpacking block(std::uint32_t i) {
     const std::uint32_t in_panel = i % a_panel_, left = n_steps_ - in_panel * kBlockSteps;
-    const std::uint8_t* const groups =
-        t_.job.weight + (t_.panel_begin + i / a_panel_) * w_.panel_bytes +
-        in_panel * std::size_t{C::kGroups} * w_.group_bytes;
+    const std::uint8_t* const groups = t_.job.weight +
+                                       (t_.panel_begin + i / a_panel_) * w_.panel_bytes +
+                                       in_panel * std::size_t{C::kGroups} * w_.group_bytes;
     const Unpacking out{groups, t_.scratch.codes[i % 2], t_.scratch.scales[i % 2], 0,
                         left < kBlockSteps ? left : kBlockSteps};
     unpack_scales(w_, groups, out.n_steps / C::kGroupSteps, out.scales);
@@ -325,8 +327,7 @@ class QuantizedPanels {
   // One row block must unpack the next block while it multiplies, more can take their time.
   void multiply_half(const Slice& slice, Unpacking& ahead) {
     float* const products = t_.scratch.products;
-    if (slice.n_steps < kBlockSteps)
-      return multiply_short_slice<C>(tiles_, w_, slice, products);
+    if (slice.n_steps < kBlockSteps) return multiply_short_slice<C>(tiles_, w_, slice, products);
     if (ahead.step >= ahead.n_steps)
       return multiply_slice<C, 16, 0>(tiles_, w_, slice, ahead, products);
     if (n_row_blocks_ > 1) return multiply_slice<C, 16, 1>(tiles_, w_, slice, ahead, products);

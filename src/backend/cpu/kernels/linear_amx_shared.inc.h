@@ -16,10 +16,10 @@ constexpr std::size_t kCodesAheadBytes = 4096;
 
 // Two blocks in turn: one is multiplied while the other is unpacked. The order matters (place_of).
 struct AmxScratch {
-  std::uint16_t codes[2][2 * kHalfCodes];         // [half][step][pair][output][2]
-  float products[kProductPlaces * kTileFloats];   // [row][output]
-  float sums[kTileRowChunk * kPanel];             // [row block][half][row][output]
-  float scales[2][2 * kBlockSteps * kPanel];      // [group][output], then biases
+  std::uint16_t codes[2][2 * kHalfCodes];        // [half][step][pair][output][2]
+  float products[kProductPlaces * kTileFloats];  // [row][output]
+  float sums[kTileRowChunk * kPanel];            // [row block][half][row][output]
+  float scales[2][2 * kBlockSteps * kPanel];     // [group][output], then biases
 };
 static_assert(sizeof(AmxScratch) <= kLinearScratchFloats * sizeof(float));
 
