@@ -1,6 +1,7 @@
 // One query's attention alone at a depth, per KV codec beside bf16, interleaved in one process: how
 // many bytes a second it reads, and how much of what fewer bytes promise it keeps.
-//   attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] [HEADS_PER_KV_HEAD]
+//   attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] [HEADS_PER_KV_HEAD] [SCHEMES]
+// SCHEMES: the first so many of bf16, affine8, affine4 and the turbo ones.
 #include <time.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/cpu/limits.h"
 #include "ops/op_table.h"
 #include "tensor/buffer.h"
 
@@ -156,15 +158,17 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int run(const Shape& shape, int n_threads, int n_rounds) {
+int run(const Shape& shape, int n_threads, int n_rounds, std::size_t n_schemes) {
   auto device = backend::cpu::make_cpu_device({.n_threads = n_threads});
   if (!device) return std::fprintf(stderr, "error: %s\n", device.error().what.c_str()), 1;
   std::printf("%s, one query on %u of %u heads of %u, depth %u, %d threads, median of %d rounds\n",
               std::string((*device)->name()).c_str(), kKvHeads, kKvHeads * shape.heads_per_kv,
               shape.dim, shape.depth, n_threads, n_rounds);
-  std::printf("%-12s %10s %10s %8s %14s %14s %8s\n", "scheme", "MB", "us", "GB/s", "bytes of bf16",
-              "time of bf16", "kept");
-  const std::vector<Scheme> schemes = all_schemes();
+  const double read_gb_s = backend::cpu::measure_limits(n_threads).read_gb_s;
+  std::printf("reads %.1f GB/s\n%-12s %10s %10s %8s %8s %14s %14s %8s\n", read_gb_s, "scheme", "MB",
+              "us", "GB/s", "of reads", "bytes of bf16", "time of bf16", "kept");
+  std::vector<Scheme> schemes = all_schemes();
+  schemes.resize(std::min(schemes.size(), n_schemes));
   Layers exact(**device, schemes[0], shape);
   for (const Scheme& scheme : schemes) {
     Layers layers(**device, scheme, shape);
@@ -176,8 +180,9 @@ int run(const Shape& shape, int n_threads, int n_rounds) {
     }
     const double bytes = static_cast<double>(layers.bytes()), time = median(own);
     const double of_bytes = bytes / static_cast<double>(exact.bytes());
-    std::printf("%-12s %10.2f %10.0f %8.2f %14.3f %14.3f %7.0f%%\n", scheme.name.c_str(),
-                bytes / 1e6, time * 1e6, bytes / time / 1e9, of_bytes, median(ratios),
+    const double gb_s = bytes / time / 1e9;
+    std::printf("%-12s %10.2f %10.0f %8.2f %7.0f%% %14.3f %14.3f %7.0f%%\n", scheme.name.c_str(),
+                bytes / 1e6, time * 1e6, gb_s, 100 * gb_s / read_gb_s, of_bytes, median(ratios),
                 100 * of_bytes / median(ratios));
   }
   return 0;
@@ -191,12 +196,14 @@ int main(int argc, char** argv) {
     return argc > i ? std::atoi(argv[i]) : otherwise;
   };
   const int dim = number(1, 128), depth = number(2, 8192), n_threads = number(3, 1);
-  const int n_rounds = number(4, 9), heads_per_kv = number(5, 1);
-  if (dim < 64 || dim % 64 || depth < 64 || n_threads < 1 || n_rounds < 1 || heads_per_kv < 1)
+  const int n_rounds = number(4, 9), heads_per_kv = number(5, 1), n_schemes = number(6, 99);
+  if (dim < 64 || dim % 64 || depth < 64 || n_threads < 1 || n_rounds < 1 || heads_per_kv < 1 ||
+      n_schemes < 1)
     return std::fprintf(stderr,
                         "usage: attention_bench [HEAD_DIM] [DEPTH] [THREADS] [ROUNDS] "
-                        "[HEADS_PER_KV_HEAD]\n"),
+                        "[HEADS_PER_KV_HEAD] [SCHEMES]\n"),
            1;
   const auto as_u32 = [](int value) { return static_cast<std::uint32_t>(value); };
-  return kvasir::run({as_u32(dim), as_u32(depth), as_u32(heads_per_kv)}, n_threads, n_rounds);
+  return kvasir::run({as_u32(dim), as_u32(depth), as_u32(heads_per_kv)}, n_threads, n_rounds,
+                     static_cast<std::size_t>(n_schemes));
 }

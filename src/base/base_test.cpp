@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "base/half.h"
 #include "base/philox.h"
@@ -50,6 +53,34 @@ TEST(Utf8, ReplacesEachMaximalSubpartOnce) {
             "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // overlong: three
   EXPECT_TRUE(decode_utf8("\xE2\x82").truncated);
   EXPECT_FALSE(is_valid_utf8("\xED\xA0\x80"));  // surrogate
+}
+
+int cpus_of_this_thread() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  return CPU_COUNT(&allowed);
+}
+
+// FIT-35. Every part waits for the others, so that each is run by its own thread.
+TEST(ThreadPool, KeepsWorkersOnTheirCoresWhereItHasAllOfThem) {
+  const int n_cores = default_thread_count();
+  if (n_cores < 2 || n_cores != cpus_of_this_thread())
+    GTEST_SKIP() << "not a thread for each of several CPUs";
+  for (const int n : {n_cores, n_cores + 1}) {
+    const int before = cpus_of_this_thread();
+    ThreadPool pool(n);
+    std::atomic<int> n_here{0};
+    std::vector<int> n_cpus(static_cast<std::size_t>(n));
+    pool.run([&](int part) {
+      ++n_here;
+      while (n_here < n) std::this_thread::yield();
+      n_cpus[static_cast<std::size_t>(part)] = cpus_of_this_thread();
+    });
+    EXPECT_EQ(n_cpus[0], before);
+    for (std::size_t part = 1; part < n_cpus.size(); ++part)
+      EXPECT_EQ(n_cpus[part] == 1, n == n_cores) << part;
+  }
 }
 
 TEST(ThreadPool, RunsEveryPartExactlyOnceARegion) {

@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -28,6 +29,42 @@ void pause_cpu() noexcept {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
+}
+
+// One CPU of each core that is allowed, ascending.
+std::vector<int> first_cpus_of_cores(const cpu_set_t& allowed) {
+  std::set<std::pair<std::string, std::string>> cores;
+  std::vector<int> out;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    const std::string base = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    std::string package = "0", core = std::to_string(cpu);
+    std::ifstream(base + "physical_package_id") >> package;
+    std::ifstream(base + "core_id") >> core;
+    if (cores.emplace(package, core).second) out.push_back(cpu);
+  }
+  return out;
+}
+
+// CPUs for a pool's workers, its owner being where it is: none in particular unless the pool has a
+// thread for each core that the process may use, since one of fewer may have neighbours which the
+// system can see and we cannot.
+std::vector<int> cpus_of_workers(int n_threads) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
+  std::vector<int> cpus = first_cpus_of_cores(allowed);
+  if (cpus.size() != static_cast<std::size_t>(n_threads)) return {};
+  const auto here = std::find(cpus.begin(), cpus.end(), sched_getcpu());
+  cpus.erase(here == cpus.end() ? cpus.begin() : here);
+  return cpus;
+}
+
+void pin(std::jthread& thread, int cpu) noexcept {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), sizeof(one), &one));
 }
 
 }  // namespace
@@ -59,11 +96,17 @@ struct ThreadPool::Shared {
   Task task = nullptr;
   void* context = nullptr;
   std::atomic<bool> stopping = false;
+  bool has_places = false;  // workers on CPUs of their own, as far as there are such
   std::vector<Claim> claims;
   std::vector<std::jthread> threads;
 
   explicit Shared(std::size_t n_parts) : claims(n_parts) {}
 
+  void place_workers() {
+    has_places = true;
+    const std::vector<int> cpus = cpus_of_workers(static_cast<int>(claims.size()));
+    for (std::size_t i = 0; i < cpus.size(); ++i) pin(threads[i], cpus[i]);
+  }
   void run_if_unclaimed(int part, std::uint32_t region) {
     std::uint32_t before = region - 1;
     if (!claims[static_cast<std::size_t>(part)].region.compare_exchange_strong(
@@ -108,6 +151,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run_erased(Task task, void* context) {
   const FloatModeScope mode;
   if (n_threads_ == 1) return task(context, 0);
+  if (!shared_->has_places) shared_->place_workers();
   shared_->task = task;
   shared_->context = context;
   shared_->n_running.store(n_threads_ - 1, std::memory_order_relaxed);
@@ -120,28 +164,12 @@ void ThreadPool::run_erased(Task task, void* context) {
   }
 }
 
-namespace {
-
-int count_physical_cores(const cpu_set_t& allowed) {
-  std::set<std::pair<std::string, std::string>> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    const std::string base = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
-    std::string package = "0", core = std::to_string(cpu);
-    std::ifstream(base + "physical_package_id") >> package;
-    std::ifstream(base + "core_id") >> core;
-    cores.emplace(package, core);
-  }
-  return static_cast<int>(cores.size());
-}
-
-}  // namespace
-
 int default_thread_count() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  const int n = std::min(CPU_COUNT(&allowed), count_physical_cores(allowed));
+  const int n_cores = static_cast<int>(first_cpus_of_cores(allowed).size());
+  const int n = std::min(CPU_COUNT(&allowed), n_cores);
   const double limit = cgroup_cpu_limit().value_or(n);
   return std::max(1, static_cast<int>(std::min<double>(n, limit)));
 }

@@ -1,8 +1,9 @@
 // A fork-join pool with low-latency barriers: run(f) calls f(part) for part 0..n_threads-1, part 0
 // on the caller, each other on its worker, or on the caller too when that worker is late: on a busy
 // machine nothing waits for a thread that has not begun. Workers spin briefly between regions, then
-// sleep. Every thread has round-to-nearest with denormals flushed (numerics contract). One owner
-// calls run(); not re-entrant.
+// sleep; where there is one for each core that the process may use, each stays on its own, and what
+// it touches first is near it. Every thread rounds to nearest and flushes denormals (numerics
+// contract). One owner calls run(), and keeps its freedom of CPUs; not re-entrant.
 #pragma once
 
 #include <cstdint>

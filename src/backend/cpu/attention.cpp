@@ -156,7 +156,7 @@ std::uint32_t first_tile(const KvLayerView& kv, const AttentionItem& item) noexc
 
 // How many parts of an item, if it is one that can be split.
 std::uint32_t parts_of(const AttentionItem& item, std::uint32_t n_tiles, std::size_t n_wanted) {
-  if (item.n_queries != 1 || item.n_keys > 0 || item.is_encoded) return 1;
+  if (item.n_queries != 1 || item.n_keys > 0) return 1;
   return std::max(1u, std::min(static_cast<std::uint32_t>(n_wanted), n_tiles / kFewestTiles));
 }
 
@@ -196,6 +196,16 @@ std::vector<SplitItem> split_items(CpuDevice& cpu,
     ++split;
   }
   return splits;
+}
+
+// Finished outputs of rotated values (KV-16).
+void turn_back(const ops::AttentionArgs& a, const AttentionItem& item, std::uint32_t heads) {
+  if (!item.is_encoded || !codec::is_rotated(a.kv.v_encoded.codec)) return;
+  for (std::uint32_t query = 0; query < item.n_queries; ++query) {
+    for (std::uint32_t h = item.kv_head * heads; h < (item.kv_head + 1) * heads; ++h)
+      codec::unrotate(a.out.row(item.token + query) + std::size_t{h} * a.kv.head_dim,
+                      a.kv.head_dim);
+  }
 }
 
 }  // namespace
@@ -253,18 +263,14 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
   cpu.deal(cpu.items().size(), [&](std::size_t i, int part) {
     const AttentionItem& item = cpu.items()[i];
     cpu.kernels().attention(job, item, cpu.thread_scratch(part, n_floats));
-    if (!item.is_encoded || !codec::is_rotated(a.kv.v_encoded.codec)) return;
-    for (std::uint32_t query = 0; query < item.n_queries; ++query) {
-      for (std::uint32_t h = item.kv_head * heads; h < (item.kv_head + 1) * heads; ++h)
-        codec::unrotate(a.out.row(item.token + query) + std::size_t{h} * a.kv.head_dim,
-                        a.kv.head_dim);
-    }
+    if (!item.partials) turn_back(a, item, heads);
   });
   if (splits.empty()) return;
   cpu.deal(splits.size(), [&](std::size_t i, int part) {
     const SplitItem& split = splits[i];
     cpu.kernels().merge_tiles(job, split.whole, split.partials, split.n_tiles,
                               cpu.thread_scratch(part, n_floats));
+    turn_back(a, split.whole, heads);
   });
 }
 

@@ -117,6 +117,23 @@ TEST(AttentionSplit, OverTilesChangesNoBit) {
   }
 }
 
+// A lone query's whole tiles are attended straight from their rows, those at its ends are not.
+TEST(AttentionAlone, HasTheBitsOfAQueryAmongOthersForAnyNumberOfHeads) {
+  const auto cpu = make(2), plain = make(2, Isa::portable);
+  std::mt19937 rng{29};
+  for (const std::uint32_t dim : {32u, 64u, 96u, 128u}) {
+    for (std::uint32_t heads = 1; heads <= 7; ++heads) {
+      AttentionCase c{.n_heads = heads, .n_kv_heads = 1, .head_dim = dim, .lengths = {200}};
+      if (heads % 3 == 0) c.window = 150, c.softcap = 2.0f;
+      c.block_tokens = 64;
+      const Activations in = draw(c, rng);
+      const auto expected = attend_all(*plain, c, in);
+      c.chunk = 1;
+      EXPECT_TRUE(same_bits(attend_all(*cpu, c, in), expected)) << heads << " heads of " << dim;
+    }
+  }
+}
+
 // A value that is not finite reaches the queries that see it, on every instruction set alike, tiles
 // too, which would multiply it by the zeros of those that do not.
 TEST(AttentionNaN, TouchesNoQueryThatDoesNotSeeIt) {

@@ -207,6 +207,22 @@ TEST_P(EncodedAttention, ConversionWritesWhatAppendsDo) {
   });
 }
 
+// Few heads on many threads: a lone query's tiles are split between them and merged in order, and
+// turned back once (KV-16).
+TEST(EncodedAttentionSplit, OverTilesChangesNoBit) {
+  const auto one = make(1), many = make(8);
+  std::mt19937 rng{41};
+  for (const Form& form : forms_of(64, DType::bf16)) {
+    AttentionCase c =
+        with_form({.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .lengths = {530}}, form);
+    const Activations in = draw(c, rng);
+    c.chunk = 53;
+    const auto expected = attend_all(*one, c, in);
+    c.chunk = 1;
+    EXPECT_TRUE(same_bits(attend_all(*many, c, in), expected)) << form.name;
+  }
+}
+
 // Codebooks of any width serve keys too, though no listed codec of keys has one: a codec is its
 // file and its line in the list. (Those of values are rotated, which neither side undoes for keys.)
 TEST(EncodedAttentionKeys, MayHaveACodebookOfAnyWidth) {

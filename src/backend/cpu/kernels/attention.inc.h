@@ -373,6 +373,19 @@ inline void await_tile(AttentionScratch& s, std::size_t n) {
   for (std::size_t i = 0; i < n * s.v_stride; i += 16) store(s.out + i, set1(-0.0f));
 }
 
+// For a part of an item's tiles, kept apart.
+inline void start_part(const AttentionItem& item,
+                       AttentionScratch& s,
+                       std::size_t n,
+                       std::uint32_t* begin,
+                       std::uint32_t* end) {
+  const std::uint32_t last = item.end_tile * kTileKeys;
+  *begin = item.first_tile * kTileKeys;
+  *end = last < *end ? last : *end;
+  s.keeps_tiles = true;
+  await_tile(s, n);
+}
+
 inline void keep_tile(AttentionScratch& s, std::size_t n, float* to) {
   for (std::size_t pair = 0; pair < n; ++pair) {
     to[pair] = s.largest[pair];
@@ -402,39 +415,6 @@ void merge_tiles(const AttentionJob& job,
     }
   }
   finish(job, item, s);
-}
-
-void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scratch) {
-  const std::size_t n_pairs = std::size_t{item.n_queries} * job.queries_per_kv;
-  AttentionScratch s = lay_out(job, n_pairs, scratch);
-  start(job, item, s);
-  for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
-  const KeyRange keys = visible(job, item);
-  std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
-  float* partial = item.partials;
-  if (partial) {
-    begin = item.first_tile * kTileKeys;
-    end = item.end_tile * kTileKeys < end ? item.end_tile * kTileKeys : end;
-    s.keeps_tiles = true;
-    await_tile(s, n_pairs);
-  }
-  for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
-    Upcoming next;
-    const std::uint32_t after = tile + kTileKeys;
-    if (n_pairs <= kFewPairs && job.block_tokens >= kTileKeys && after < end) {
-      const std::size_t tile_bytes = kTileKeys * job.head_dim * (job.is_f32 ? 4 : 2);
-      next.add(key_row(job, item, job.k, after), tile_bytes);
-      next.add(key_row(job, item, job.v, after), tile_bytes);
-    }
-    pack_keys(job, item, tile, keys, s.keys, &next);
-    pack_values(job, item, tile, keys, s, next);
-    for_pairs(job, item, tile,
-              [&](std::size_t pair, int n, KeyRange seen) { attend_pairs(job, s, pair, n, seen); });
-    if (!partial) continue;
-    keep_tile(s, n_pairs, partial);
-    partial += attention_partial_floats(job.head_dim, n_pairs);
-  }
-  if (!partial) finish(job, item, s);
 }
 
 }  // namespace

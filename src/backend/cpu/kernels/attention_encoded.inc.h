@@ -364,14 +364,16 @@ void attend_encoded(const AttentionJob& job, const AttentionItem& item, float* s
   for (std::size_t pair = 0; pair < n && k.offsets; ++pair)
     group_sums(e.s.q + pair * e.s.v_stride, k.group, k.n_groups, e.q_sums + pair * k.n_groups);
   const KeyRange keys = visible(job, item);
-  for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end;
-       tile += kTileKeys) {
+  std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
+  float* partial = item.partials;
+  if (partial) start_part(item, e.s, n, &begin, &end);
+  for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
     const TileRows k_rows = load_side(job, item, k, tile, keys, e.room[0], e.k_scales, e.k_offsets);
     e.v_rows = load_side(job, item, v, tile, keys, e.room[1], e.v_scales, e.v_offsets);
     transpose_words(k_rows, k.codes_bytes / 4, e.words);
     e.next = Upcoming{};
     const std::uint32_t after = tile + kTileKeys;
-    if (e.is_fused && job.block_tokens >= kTileKeys && after < keys.end)
+    if (e.is_fused && job.block_tokens >= kTileKeys && after < end)
       expect_tile(job, item, after, e);
     if (!e.is_fused) {
       unpack_keys(job, e);
@@ -382,8 +384,11 @@ void attend_encoded(const AttentionJob& job, const AttentionItem& item, float* s
       if (n_pairs == 2) attend_encoded_pairs<2>(job, e, pair, seen);
       if (n_pairs == 1) attend_encoded_pairs<1>(job, e, pair, seen);
     });
+    if (!partial) continue;
+    keep_tile(e.s, n, partial);
+    partial += attention_partial_floats(job.head_dim, n);
   }
-  finish(job, item, e.s);
+  if (!partial) finish(job, item, e.s);
 }
 
 void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {

@@ -13,6 +13,7 @@
 #include "backend/cpu/kernels/linear.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
+#include "backend/cpu/kernels/attention_direct.inc.h"
 #include "backend/cpu/kernels/kv_codes.inc.h"
 #include "backend/cpu/kernels/attention_encoded.inc.h"
 #include "backend/cpu/kernels/index.inc.h"

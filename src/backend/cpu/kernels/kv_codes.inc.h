@@ -80,17 +80,6 @@ inline void transpose_words(const TileRows& rows, std::size_t n_words, std::uint
   }
 }
 
-// f<I>() for I in [kBegin, kEnd), written out.
-template <int kBegin, int kEnd, class F>
-inline __attribute__((always_inline)) void unrolled(F&& f) {
-  if constexpr (kEnd - kBegin == 1) {
-    f.template operator()<kBegin>();
-  } else {
-    unrolled<kBegin, (kBegin + kEnd) / 2>(f);
-    unrolled<(kBegin + kEnd) / 2, kEnd>(f);
-  }
-}
-
 // Providers of keys' codes: at<I>(step(begin), v) is element begin + I, I < kStep, of keys 16 v …
 // 16 v + 15 of the tile. I is constant so that shifts are.
 struct TileKeyCodes {  // unpacked to f32 [d][key]

@@ -6,26 +6,20 @@ namespace {
 constexpr std::uint32_t kTileRows = 16;
 constexpr std::size_t kTileFloats = kTileRows * 16;
 constexpr std::size_t kTileStride = 64;  // of tiles that lie in memory as they are
-constexpr std::uint32_t kStretchSteps = 4;
-constexpr std::uint32_t kStretchHalves = kStretchSteps * kStep * 16;  // bf16 codes of half a panel
-constexpr std::uint32_t kSpanStretches = 8;  // unpacked together for many rows
-constexpr std::uint32_t kRunBlocks = 4;  // row blocks whose sums and rows of a stretch stay in L1
 constexpr std::uint32_t kDenseBlockSteps = 8;
+constexpr std::uint32_t kBlockSteps = 8;  // of a panel of codes, unpacked together
+constexpr std::uint32_t kHalfCodes = kBlockSteps * kStep * 16;  // bf16 codes of half a block
+constexpr std::uint32_t kProductPlaces = 8;
 constexpr std::size_t kRowsBytes = std::size_t{1} << 20;    // of x that share L2 with the rest
 constexpr std::size_t kStreamBytes = std::size_t{2} << 20;  // outputs that no cache should keep
 constexpr std::size_t kCodesAheadBytes = 4096;
 
-struct AmxStretch {                         // unpacked
-  std::uint16_t codes[2 * kStretchHalves];  // [half][step][pair][output][2]
-  float scales[kStretchSteps * kPanel];     // [group][output]
-  float biases[kStretchSteps * kPanel];
-};
-
+// Two blocks in turn: one is multiplied while the other is unpacked. The order matters (place_of).
 struct AmxScratch {
-  AmxStretch stretches[2 * kSpanStretches];
-  float products[2][kStretchSteps * kTileFloats];  // [slice % 2][group][row][output]
-  float sums[kTileRowChunk * kPanel];              // [row block][half][row][output]
-  float unused[kTileFloats];                       // sums of the slice before the first
+  std::uint16_t codes[2][2 * kHalfCodes];        // [half][step][pair][output][2]
+  float products[kProductPlaces * kTileFloats];  // [row][output]
+  float sums[kTileRowChunk * kPanel];            // [row block][half][row][output]
+  float scales[2][2 * kBlockSteps * kPanel];     // [group][output], then biases
 };
 static_assert(sizeof(AmxScratch) <= kLinearScratchFloats * sizeof(float));
 

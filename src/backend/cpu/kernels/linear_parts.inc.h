@@ -4,6 +4,17 @@
 namespace kvasir::backend::cpu {
 namespace {
 
+// f<I>() for I in [kBegin, kEnd), written out.
+template <int kBegin, int kEnd, class F>
+inline __attribute__((always_inline)) void unrolled(F&& f) {
+  if constexpr (kEnd - kBegin == 1) {
+    f.template operator()<kBegin>();
+  } else {
+    unrolled<kBegin, (kBegin + kEnd) / 2>(f);
+    unrolled<(kBegin + kEnd) / 2, kEnd>(f);
+  }
+}
+
 inline F32x16 load_scales(ScaleKind kind, const std::uint8_t* p, int half) {
   if (kind == ScaleKind::f16)
     return load_f16(reinterpret_cast<const std::uint16_t*>(p) + 16 * half);

@@ -1,0 +1,214 @@
+// Few queries on whole tiles of bf16 keys and values: operands go from the rows straight into the
+// products, and no tile is unpacked into memory. The same steps and bits as attention.inc.h.
+
+namespace kvasir::backend::cpu {
+namespace {
+
+constexpr int kDirectPairs = 4;
+
+// One side of a tile, 64 rows behind each other; the lines of what is read after it are asked for
+// on the way: of the tile's values while its keys are walked, of the next tile's keys while its
+// values are.
+struct DirectRows {
+  const std::uint8_t* at;
+  std::size_t row_bytes;
+  const std::uint8_t* next;  // or null
+
+  inline __attribute__((always_inline)) void ask(std::size_t offset) const {
+    if (next) prefetch(next + offset);
+  }
+};
+
+// p[pair][key] = q · k for Q pairs.
+template <int Q>
+inline void score_directly(const AttentionJob& job,
+                           const AttentionScratch& s,
+                           const DirectRows& keys,
+                           std::size_t pair) {
+  const float* const q = s.q + pair * s.v_stride;
+  const U32x16 odd_mask = set1_u(0xffff0000u);
+  for (std::size_t j = 0; j < kTileKeys; j += 16) {
+    F32x16 sums[Q];
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i) sums[i] = zero();
+    for (std::size_t begin = 0; begin < job.head_dim; begin += kStep) {
+      U32x16 rows[16], pairs[16];
+      for (std::size_t i = 0; i < 16; ++i) {
+        const std::size_t at = (j + i) * keys.row_bytes + 2 * begin;
+        rows[i] = load_u(keys.at + at);
+        keys.ask(at);
+      }
+      transpose(rows, pairs);
+      F32x16 even[Q], odd[Q];
+#pragma GCC unroll 4
+      for (int i = 0; i < Q; ++i) even[i] = odd[i] = zero();
+#pragma GCC unroll 16
+      for (std::size_t d = 0; d < 16; ++d) {
+        const F32x16 first = from_bits(shift_left<16>(pairs[d])),
+                     second = from_bits(and_u(pairs[d], odd_mask));
+#pragma GCC unroll 4
+        for (int i = 0; i < Q; ++i) {
+          const float* const x = q + static_cast<std::size_t>(i) * s.v_stride + begin + 2 * d;
+          even[i] = fma(first, set1(x[0]), even[i]);
+          odd[i] = fma(second, set1(x[1]), odd[i]);
+        }
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < Q; ++i) sums[i] = add(sums[i], add(even[i], odd[i]));
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i)
+      store(s.p + (pair + static_cast<std::size_t>(i)) * kTileKeys + j, sums[i]);
+  }
+}
+
+// The tile's output of columns [d, d + 16 N) for Q pairs, merged into the running one.
+template <int Q, int N>
+inline void weigh_directly(const AttentionScratch& s,
+                           const DirectRows& values,
+                           std::size_t pair,
+                           std::size_t d,
+                           const float* keep,
+                           const float* gain) {
+  const float* const p = s.p + pair * kTileKeys;
+  F32x16 sums[Q][N];
+#pragma GCC unroll 4
+  for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) sums[i][n] = zero();
+  }
+  for (std::size_t step = 0; step < kTileKeys; step += kStep) {
+    F32x16 chain[2][Q][N];
+#pragma GCC unroll 2
+    for (int parity = 0; parity < 2; ++parity) {
+#pragma GCC unroll 4
+      for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) chain[parity][i][n] = zero();
+      }
+    }
+    for (std::size_t key = step; key < step + kStep; key += 2) {
+#pragma GCC unroll 2
+      for (std::size_t parity = 0; parity < 2; ++parity) {
+        const std::size_t at = (key + parity) * values.row_bytes + 2 * d;
+        const auto* const row = reinterpret_cast<const std::uint16_t*>(values.at + at);
+#pragma GCC unroll 4
+        for (std::size_t n = 0; n < N; ++n) {
+          if (n % 2 == 0) values.ask(at + 32 * n);
+          const F32x16 value = load_bf16(row + 16 * n);
+#pragma GCC unroll 4
+          for (std::size_t i = 0; i < Q; ++i)
+            chain[parity][i][n] =
+                fma(value, set1(p[i * kTileKeys + key + parity]), chain[parity][i][n]);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) sums[i][n] = add(sums[i][n], add(chain[0][i][n], chain[1][i][n]));
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < Q; ++i) {
+    float* const out = s.out + (pair + static_cast<std::size_t>(i)) * s.v_stride + d;
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n)
+      store(out + 16 * n, fma(load(out + 16 * n), set1(keep[i]), mul(sums[i][n], set1(gain[i]))));
+  }
+}
+
+template <int Q>
+inline void attend_pairs_directly(const AttentionJob& job,
+                                  AttentionScratch& s,
+                                  const DirectRows& keys,
+                                  const DirectRows& values,
+                                  std::size_t pair) {
+  float keep[Q], gain[Q];
+  score_directly<Q>(job, s, keys, pair);
+  for (std::size_t i = 0; i < Q; ++i)
+    merge(s, pair + i, soften(job, /*rounds=*/true, s.p + (pair + i) * kTileKeys, {0, kTileKeys}),
+          keep + i, gain + i);
+  constexpr int kAcross = Q <= 3 ? 4 : 2;  // vectors of d that registers hold
+  std::size_t d = 0;
+  for (; d + 16 * kAcross <= job.head_dim; d += 16 * kAcross)
+    weigh_directly<Q, kAcross>(s, values, pair, d, keep, gain);
+  for (; d < job.head_dim; d += 32) weigh_directly<Q, 2>(s, values, pair, d, keep, gain);
+}
+
+// Whether a tile of the item can be attended so: all of it seen by the item's one query.
+inline bool suits_direct(const AttentionJob& job,
+                         const AttentionItem& item,
+                         std::uint32_t tile,
+                         KeyRange keys) {
+  return kFusesKvCodes && rounds_operands(job) && item.n_queries == 1 &&
+         job.queries_per_kv <= kFewPairs && job.head_dim % kStep == 0 &&
+         job.block_tokens % kTileKeys == 0 && keys.begin <= tile && tile + kTileKeys <= keys.end;
+}
+
+// `end`: of the keys that the item walks.
+inline void attend_tile_directly(const AttentionJob& job,
+                                 const AttentionItem& item,
+                                 AttentionScratch& s,
+                                 std::uint32_t tile,
+                                 std::uint32_t end) {
+  const std::size_t n = job.queries_per_kv, row_bytes = std::size_t{job.head_dim} * 2;
+  const std::uint32_t after = tile + kTileKeys;
+  const DirectRows values{key_row(job, item, job.v, tile), row_bytes,
+                          after < end ? key_row(job, item, job.k, after) : nullptr};
+  const DirectRows keys{key_row(job, item, job.k, tile), row_bytes, values.at};
+  for (std::size_t pair = 0; pair < n;) {
+    const std::size_t left = n - pair, now = left > kDirectPairs ? (left + 1) / 2 : left;
+    if (now == 4) attend_pairs_directly<4>(job, s, keys, values, pair);
+    if (now == 3) attend_pairs_directly<3>(job, s, keys, values, pair);
+    if (now == 2) attend_pairs_directly<2>(job, s, keys, values, pair);
+    if (now == 1) attend_pairs_directly<1>(job, s, keys, values, pair);
+    pair += now;
+  }
+}
+
+// Keys and values of a tile unpacked for all pairs.
+inline void attend_tile(const AttentionJob& job,
+                        const AttentionItem& item,
+                        AttentionScratch& s,
+                        std::uint32_t tile,
+                        KeyRange keys,
+                        std::uint32_t end) {
+  const std::size_t n_pairs = std::size_t{item.n_queries} * job.queries_per_kv;
+  Upcoming next;
+  const std::uint32_t after = tile + kTileKeys;
+  if (n_pairs <= kFewPairs && job.block_tokens >= kTileKeys && after < end) {
+    const std::size_t tile_bytes = kTileKeys * job.head_dim * (job.is_f32 ? 4 : 2);
+    next.add(key_row(job, item, job.k, after), tile_bytes);
+    next.add(key_row(job, item, job.v, after), tile_bytes);
+  }
+  pack_keys(job, item, tile, keys, s.keys, &next);
+  pack_values(job, item, tile, keys, s, next);
+  for_pairs(job, item, tile,
+            [&](std::size_t pair, int n, KeyRange seen) { attend_pairs(job, s, pair, n, seen); });
+}
+
+void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+  const std::size_t n_pairs = std::size_t{item.n_queries} * job.queries_per_kv;
+  AttentionScratch s = lay_out(job, n_pairs, scratch);
+  start(job, item, s);
+  for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
+  const KeyRange keys = visible(job, item);
+  std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
+  float* partial = item.partials;
+  if (partial) start_part(item, s, n_pairs, &begin, &end);
+  for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
+    if (suits_direct(job, item, tile, keys)) {
+      attend_tile_directly(job, item, s, tile, end);
+    } else {
+      attend_tile(job, item, s, tile, keys, end);
+    }
+    if (!partial) continue;
+    keep_tile(s, n_pairs, partial);
+    partial += attention_partial_floats(job.head_dim, n_pairs);
+  }
+  if (!partial) finish(job, item, s);
+}
+
+}  // namespace
+}  // namespace kvasir::backend::cpu
