@@ -145,6 +145,8 @@ json::Value to_json(const Report& r) {
                       {"n_prefill", r.n_prefill},
                       {"n_decode", r.n_decode},
                       {"rows", r.n_rows},
+                      {"library_ways", backend::cuda::library_ways().n_used},
+                      {"library_ways_refused", backend::cuda::library_ways().n_refused},
                       {"prefill_tps", r.prefill.tokens_per_second},
                       {"decode_tps", r.decode.tokens_per_second},
                       {"prefill", phase_json(r.prefill)},

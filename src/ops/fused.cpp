@@ -24,6 +24,14 @@ void gated_linear_composed(Device& device, const GatedLinearArgs& a) noexcept {
       {.gate = gate, .up = a.gate_up.columns(n, n), .activation = a.activation, .out = gate});
 }
 
+void gated_mlp_composed(Device& device, const GatedMlpArgs& a) noexcept {
+  device.ops().gated_linear(device, a.gated);
+  device.ops().linear(device, {.x = a.gated.gate_up.columns(0, a.gated.gate_up.n_cols / 2),
+                               .weight = a.down.weight,
+                               .bias = a.down.bias,
+                               .out = a.out});
+}
+
 void add_norm_composed(Device& device, const AddNormArgs& a) noexcept {
   device.ops().add_scaled(device, {.x = a.x, .y = a.y, .alpha = a.alpha});
   device.ops().rms_norm(

@@ -35,6 +35,14 @@ struct GatedLinearArgs {
   MatView gate_up;
 };
 
+// A gated block: gated_linear, then down of its result. gate_up is scratch: what is in it
+// afterwards is left open.
+struct GatedMlpArgs {
+  GatedLinearArgs gated;
+  LinearPart down;  // [n_out, ff]
+  MatView out;      // [n_rows, n_out]
+};
+
 // x += y · alpha, then out = rms_norm(x) over whole rows.
 struct AddNormArgs {
   MatView x;  // [n_rows, n_cols]
@@ -66,6 +74,7 @@ struct QueryKeyArgs {
 
 void linear_group_composed(Device& device, const LinearGroupArgs& args) noexcept;
 void gated_linear_composed(Device& device, const GatedLinearArgs& args) noexcept;
+void gated_mlp_composed(Device& device, const GatedMlpArgs& args) noexcept;
 void add_norm_composed(Device& device, const AddNormArgs& args) noexcept;
 void query_key_composed(Device& device, const QueryKeyArgs& args) noexcept;
 

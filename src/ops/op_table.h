@@ -53,6 +53,7 @@ struct OpTable {
   Op<MoeExpertsArgs> moe_experts = moe_experts_composed;
   Op<LinearGroupArgs> linear_group = linear_group_composed;
   Op<GatedLinearArgs> gated_linear = gated_linear_composed;
+  Op<GatedMlpArgs> gated_mlp = gated_mlp_composed;
   Op<AddNormArgs> add_norm = add_norm_composed;
   Op<QueryKeyArgs> query_key = query_key_composed;
   Op<PickArgs> pick = nullptr;

@@ -4,11 +4,13 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
 #include <compare>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "backend/cuda/limits.h"
 #include "base/log.h"
 
 namespace kvasir::backend::cuda {
@@ -80,8 +82,11 @@ std::string name_of(std::uint32_t n_out, std::uint32_t k, std::uint32_t n_rows) 
          std::to_string(n_rows) + " rows";
 }
 
+std::atomic<std::uint32_t> n_used{0}, n_refused{0};  // LibraryWays
+
 // Which way was asked, and what came of it.
 void report(const Way& way, std::uint32_t n_rows, std::uint32_t n_different) {
+  ++(n_different == 0 ? n_used : n_refused);
   std::string line = name_of(way.n_out, way.k, n_rows) + ": cuBLASLt's way";
   for (const std::uint32_t part : way.config) line += ' ' + std::to_string(part);
   if (n_different == 0) return log::debug(line + " has the own kernel's bits");
@@ -229,12 +234,15 @@ bool Blas::multiply(const BlasProduct& p,
       }
       plan.is_usable = way->second;
     } else {
+      ++n_refused;
       log::warning(name_of(p.n_out, p.k, p.n_rows) +
                    ": cuBLASLt has no way; the own kernel serves");
     }
   }
   return known->second.is_usable && l.run(p, known->second, workspace, stream);
 }
+
+LibraryWays library_ways() noexcept { return {n_used, n_refused}; }
 
 std::vector<Blas::Choice> Blas::choices() const {
   std::vector<Choice> out;

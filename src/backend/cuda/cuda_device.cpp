@@ -40,6 +40,7 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_experts = &moe_experts,
                             .linear_group = &linear_group,
                             .gated_linear = &gated_linear,
+                            .gated_mlp = &gated_mlp,
                             .add_norm = &add_norm,
                             .query_key = &query_key,
                             .pick = &pick};

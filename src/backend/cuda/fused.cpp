@@ -22,6 +22,29 @@ bool is_plain(const ops::QueryKeyArgs& a) noexcept {
                       [](const KvRowView& row) { return row.is_encoded; });
 }
 
+// Few rows: the activation ends the products of gate and up. Many: it also rounds its result. Of a
+// result that only products read, the rounded one will do.
+void activate_gated(ops::Device& device,
+                    const ops::GatedLinearArgs& a,
+                    bool is_rounded_only) noexcept {
+  const std::uint32_t n = a.gate_up.n_cols / 2;
+  const MatView gate = a.gate_up.columns(0, n);
+  CudaDevice& cuda = cuda_of(device);
+  const auto activation = static_cast<Act>(a.activation);
+  if (multiply_gated(cuda, a.x, a.parts, activation, gate, is_rounded_only)) return;
+  device.ops().linear_group(device, {.x = a.x, .parts = a.parts, .out = a.gate_up});
+  const Bf16Copy copy = cuda.products().copy_of_next(gate.n_rows, n);
+  Mat out = mat_of(gate);
+  if (is_rounded_only) out.data = nullptr;
+  launch_act_mul(cuda.queue(), {.gate = mat_of(ConstMatView(gate)),
+                                .up = mat_of(ConstMatView(a.gate_up.columns(n, n))),
+                                .out = out,
+                                .activation = activation,
+                                .limit = 0.0f,
+                                .copy = copy});
+  cuda.products().keep_copy(gate, copy);
+}
+
 }  // namespace
 
 // Norms come before products: the result is rounded for them on the way.
@@ -42,22 +65,18 @@ void add_norm(ops::Device& device, const ops::AddNormArgs& a) noexcept {
   if (a.x.n_rows > 0) products.keep_copy(a.out, copy);
 }
 
-// Few rows: the activation ends the products of gate and up. Many: it also rounds its result.
 void gated_linear(ops::Device& device, const ops::GatedLinearArgs& a) noexcept {
-  const std::uint32_t n = a.gate_up.n_cols / 2;
-  const MatView gate = a.gate_up.columns(0, n);
-  CudaDevice& cuda = cuda_of(device);
-  if (a.x.n_rows == 0 || multiply_gated(cuda, a.x, a.parts, static_cast<Act>(a.activation), gate))
-    return;
-  device.ops().linear_group(device, {.x = a.x, .parts = a.parts, .out = a.gate_up});
-  const Bf16Copy copy = cuda.products().copy_of_next(gate.n_rows, n);
-  launch_act_mul(cuda.queue(), {.gate = mat_of(ConstMatView(gate)),
-                                .up = mat_of(ConstMatView(a.gate_up.columns(n, n))),
-                                .out = mat_of(gate),
-                                .activation = static_cast<Act>(a.activation),
-                                .limit = 0.0f,
-                                .copy = copy});
-  cuda.products().keep_copy(gate, copy);
+  if (a.x.n_rows > 0) activate_gated(device, a, /*is_rounded_only=*/false);
+}
+
+void gated_mlp(ops::Device& device, const ops::GatedMlpArgs& a) noexcept {
+  if (a.out.n_rows == 0) return;
+  const std::uint32_t n = a.gated.gate_up.n_cols / 2;
+  activate_gated(device, a.gated, takes_rounded(matrix_of(a.down.weight).weight, n));
+  linear(device, {.x = a.gated.gate_up.columns(0, n),
+                  .weight = a.down.weight,
+                  .bias = a.down.bias,
+                  .out = a.out});
 }
 
 void query_key(ops::Device& device, const ops::QueryKeyArgs& a) noexcept {

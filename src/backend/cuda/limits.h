@@ -2,6 +2,8 @@
 // Blocks the caller. Errors: unsupported (no GPU), capacity.
 #pragma once
 
+#include <cstdint>
+
 #include "base/result.h"
 
 namespace kvasir::backend::cuda {
@@ -13,5 +15,12 @@ struct Limits {
 };
 
 Result<Limits> measure_limits();
+
+// Ways in which cuBLASLt would multiply many rows that this process has tried: those that gave the
+// own kernel's bits, and those that did not, where the own kernel serves, at half the speed.
+struct LibraryWays {
+  std::uint32_t n_used = 0, n_refused = 0;
+};
+LibraryWays library_ways() noexcept;
 
 }  // namespace kvasir::backend::cuda

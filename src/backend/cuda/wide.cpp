@@ -76,7 +76,8 @@ bool multiply_gated(CudaDevice& device,
                     ConstMatView x,
                     std::span<const ops::LinearPart> parts,
                     Act activation,
-                    MatView out) noexcept {
+                    MatView out,
+                    bool is_rounded_only) noexcept {
   if (x.n_rows > kManyRows || parts.size() != 2 || !serves(parts) ||
       parts[0].weight->n_out() != parts[1].weight->n_out())
     return false;
@@ -85,10 +86,15 @@ bool multiply_gated(CudaDevice& device,
   args.copy = copy.data;
   args.copy_stride = static_cast<std::uint32_t>(copy.stride);
   args.is_gated = 1;
+  if (is_rounded_only) args.out = nullptr;
   args.activation = activation;
   launch_wide(device.queue(), args);
   device.products().keep_copy(out, copy);
   return true;
+}
+
+bool takes_rounded(const Weight& w, std::uint32_t n_cols) noexcept {
+  return has_wide_products() && w.code != Code::f32 && n_cols % kPadK == 0;
 }
 
 }  // namespace kvasir::backend::cuda

@@ -254,16 +254,19 @@ void Decoder::mlp(const MlpSpec& spec, const MlpWeights& w, ConstMatView in, Mat
   const MatView gate_up = first_rows(scratch_.gate_up, spec.is_gated ? 2 * n : n);
   const MatView gate = gate_up.columns(0, n);
   if (spec.is_gated) {
-    ops_.gated_linear(
-        device_,
-        {.x = in, .parts = parts_of(w.gate_up), .activation = spec.activation, .gate_up = gate_up});
-  } else {
-    side_by_side(w.gate_up, in, gate_up);
-    ops_.act_mul(device_, {.gate = gate,
-                           .up = ConstMatView{w.ones.data(), n_tokens_, n, 0},
-                           .activation = spec.activation,
-                           .out = gate});
+    const float* const bias = w.down.bias.empty() ? nullptr : w.down.bias.data();
+    return ops_.gated_mlp(device_, {.gated = {.x = in,
+                                              .parts = parts_of(w.gate_up),
+                                              .activation = spec.activation,
+                                              .gate_up = gate_up},
+                                    .down = {w.down.weight.get(), bias},
+                                    .out = out});
   }
+  side_by_side(w.gate_up, in, gate_up);
+  ops_.act_mul(device_, {.gate = gate,
+                         .up = ConstMatView{w.ones.data(), n_tokens_, n, 0},
+                         .activation = spec.activation,
+                         .out = gate});
   linear(w.down, gate, out);
 }
 

@@ -157,6 +157,7 @@ void l2_norm(ops::Device&, const ops::L2NormArgs&) noexcept;
 // fused.cpp
 void add_norm(ops::Device&, const ops::AddNormArgs&) noexcept;
 void gated_linear(ops::Device&, const ops::GatedLinearArgs&) noexcept;
+void gated_mlp(ops::Device&, const ops::GatedMlpArgs&) noexcept;
 void query_key(ops::Device&, const ops::QueryKeyArgs&) noexcept;
 // recurrent.cpp
 void causal_conv(ops::Device&, const ops::CausalConvArgs&) noexcept;

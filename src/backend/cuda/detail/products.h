@@ -104,12 +104,16 @@ bool multiply_wide(CudaDevice& device,
                    MatView out) noexcept;
 // Of one weight; x: bf16 rows of w.k elements.
 bool multiply_wide(CudaDevice& device, const Weight& w, const void* x, MatView out) noexcept;
-// The same of gate and up, which end as out = act(gate) ⊙ up.
+// The same of gate and up, which end as out = act(gate) ⊙ up; is_rounded_only: out is not written,
+// what it would hold is kept as bf16 (Products::keep_copy).
 bool multiply_gated(CudaDevice& device,
                     ConstMatView x,
                     std::span<const ops::LinearPart> parts,
                     Act activation,
-                    MatView out) noexcept;
+                    MatView out,
+                    bool is_rounded_only) noexcept;
+// Whether products of that weight with n_cols columns all take what Products::keep_copy() keeps.
+bool takes_rounded(const Weight& w, std::uint32_t n_cols) noexcept;
 // A launch for each kind of scales that weights of the table have.
 void launch_grouped(CudaDevice& device, const Products::Table& table, ProductArgs args) noexcept;
 // Whether kernels can take f32 rows as they lie: whole 16 bytes.

@@ -68,7 +68,7 @@ __global__ void act_mul_kernel(ActMulParams p) {
 #pragma unroll
     for (std::uint32_t i = 0; i < e.kSize; ++i)
       e.v[i] = activate(p.activation, p.limit, e.v[i], up.v[i]);
-    e.store(p.out.row(r) + c);
+    if (p.out.data) e.store(p.out.row(r) + c);
     e.copy(p.copy, r, c);
   });
 }

@@ -37,7 +37,7 @@ struct RopeParams {
 };
 struct ActMulParams {
   ConstMat gate, up;
-  Mat out;
+  Mat out;  // data null: the copy alone
   Act activation;
   float limit;
   Bf16Copy copy;

@@ -23,7 +23,7 @@ struct WideArgs {
   WidePart parts[kMaxWideParts];
   Weight format;  // what all parts share; data and n_out are not read
   const void* x;  // bf16 [n_rows, x_stride], padded with zeros to format.k
-  float* out;
+  float* out;  // null: copy alone
   std::size_t out_stride;
   void* copy;  // null, or out as bf16 [n_rows, copy_stride] too
   std::uint32_t x_stride, copy_stride, n_rows, n_parts;

@@ -390,7 +390,7 @@ __device__ inline void put(const WideArgs& p,
                            std::uint32_t row,
                            std::uint32_t column,
                            float value) {
-  p.out[row * p.out_stride + column] = value;
+  if (p.out) p.out[row * p.out_stride + column] = value;
   if (p.copy)
     static_cast<__nv_bfloat16*>(p.copy)[std::size_t{row} * p.copy_stride + column] =
         __float2bfloat16_rn(value);
