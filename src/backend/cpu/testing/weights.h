@@ -58,6 +58,8 @@ inline std::vector<NamedDevice> every_int8_device(int n_threads) {
   if (cpu_supports(Isa::avx2)) add(kAvx2Int8Kernels);
   if (cpu_supports(Isa::avx512)) add(kAvx512Int8Kernels);
   if (has_vnni()) add(kVnniInt8Kernels);
+  if (has_byte_tiles()) add(kAmxInt8Kernels);
+  if (has_vnni() && can_emulate_amx()) add(kEmulatedAmxInt8Kernels);
 #endif
   return out;
 }
