@@ -41,8 +41,7 @@ void add_goldens(CLI::App& verify_verb, Action& action) {
   verb->add_option("--isa", flags->options.isa,
                    "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();
-  verb->add_option("--activations", flags->options.activations,
-                   "Of the cpu backend: exact or int8")
+  verb->add_option("--activations", flags->options.activations, "Of the cpu backend: exact or int8")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
   verb->add_option("-t,--threads", flags->options.n_threads,
@@ -157,7 +156,8 @@ struct ActivationQualityFlags {
 };
 
 void add_activation_quality(CLI::App& verify_verb, Action& action) {
-  auto flags = std::make_shared<ActivationQualityFlags>();  // shared with the parsed command's action
+  auto flags =
+      std::make_shared<ActivationQualityFlags>();  // shared with the parsed command's action
   CLI::App* verb = verify_verb.add_subcommand(
       "activation-quality",
       "KL divergence and top-token agreement of --activations exact and int8 with f32");

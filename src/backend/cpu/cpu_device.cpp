@@ -167,8 +167,7 @@ Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
     return unsupported("--isa " + std::string(name_of(options.isa)) +
                        ": this machine lacks it; the widest it has is " +
                        std::string(name_of(widest_isa())));
-  return std::unique_ptr<ops::Device>(
-      std::make_unique<CpuDevice>(
+  return std::unique_ptr<ops::Device>(std::make_unique<CpuDevice>(
       kernels_of(options.isa), options.n_threads,
       options.activations == Activations::int8 ? &int8_kernels_of(options.isa) : nullptr));
 }

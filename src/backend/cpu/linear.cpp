@@ -113,10 +113,9 @@ void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
   cpu.split(a.tokens.size(), a.tokens.size() * m.n_in() * kPanel,
             [&](std::size_t begin, std::size_t end, int) {
               for (std::size_t t = begin; t < end; ++t) {
-                m.has_quads()
-                    ? embed_quads(m, a.tokens[t], a.scale, a.out.row(t))
-                    : cpu.kernels().embed(bytes_of(m), m.layout, a.tokens[t], m.n_in(), a.scale,
-                                          a.out.row(t));
+                m.has_quads() ? embed_quads(m, a.tokens[t], a.scale, a.out.row(t))
+                              : cpu.kernels().embed(bytes_of(m), m.layout, a.tokens[t], m.n_in(),
+                                                    a.scale, a.out.row(t));
               }
             });
 }

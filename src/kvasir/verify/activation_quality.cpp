@@ -41,12 +41,12 @@ class ModelSide final : public Side {
                                                  .exact_f32 = exact_f32}));
     const KvList& list = side->model_->kv_list();
     KVASIR_TRY(const kv::KvScheme scheme, open_scheme(o, exact_f32, list));
-    KVASIR_TRY(side->store_, kv::KvStore::make(*side->device_, list,
-                                               {.scheme = scheme,
-                                                .budget_bytes = budget_of_rows(
-                                                    list, scheme, 2, n_tokens + 256),
-                                                .split_tokens = n_tokens,
-                                                .split_chunk = kChunk}));
+    KVASIR_TRY(side->store_,
+               kv::KvStore::make(*side->device_, list,
+                                 {.scheme = scheme,
+                                  .budget_bytes = budget_of_rows(list, scheme, 2, n_tokens + 256),
+                                  .split_tokens = n_tokens,
+                                  .split_chunk = kChunk}));
     side->row_ = side->store_->create_row();
     return side;
   }
@@ -116,8 +116,7 @@ Result<std::vector<Candidate>> open_candidates(const ActivationQualityOptions& o
     if (at == std::string::npos) return invalid("--logits " + named + ": NAME=FILE");
     std::ifstream file(named.substr(at + 1), std::ios::binary);
     if (!file) return io_error(named.substr(at + 1) + " cannot be read");
-    out.push_back(
-        {named.substr(0, at), std::make_unique<FileSide>(std::move(file), vocab), {}});
+    out.push_back({named.substr(0, at), std::make_unique<FileSide>(std::move(file), vocab), {}});
   }
   return out;
 }

@@ -18,7 +18,8 @@ struct Tally {
 
   // Logits of n_positions positions: p of the reference, q of what is compared with it.
   void add(std::span<const float> p, std::span<const float> q, std::size_t n_positions);
-  // Mean KL(p || q) in nats, largest, share of positions with the same most likely token, positions.
+  // Mean KL(p || q) in nats, largest, share of positions with the same most likely token,
+  // positions.
   std::string columns() const;
 };
 

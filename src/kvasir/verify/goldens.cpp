@@ -117,8 +117,7 @@ Result<std::unique_ptr<ops::Device>> make_cpu(const GoldenOptions& options) {
 }
 
 Result<std::unique_ptr<ops::Device>> make_mirror(const GoldenOptions& options) {
-  return make_device(Backend::ref_mirror, 1, options.isa, /*use_graphs=*/true,
-                     options.activations);
+  return make_device(Backend::ref_mirror, 1, options.isa, /*use_graphs=*/true, options.activations);
 }
 
 Result<Verdict> check_cpu(const std::filesystem::path& folder, const GoldenOptions& options) {

@@ -52,7 +52,8 @@ bool same_bits(const Answer& a, const Answer& b) {
 Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
   std::unique_ptr<Rig> rig(new Rig);
   const OpenOptions& o = options.open;
-  KVASIR_TRY(rig->device_, make_device(o.backend, options.n_threads, o.isa, options.use_graphs, o.activations));
+  KVASIR_TRY(rig->device_,
+             make_device(o.backend, options.n_threads, o.isa, options.use_graphs, o.activations));
   if (options.plant_row_count_fault)
     rig->device_ = plant(Fault::row_count, std::move(rig->device_));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));

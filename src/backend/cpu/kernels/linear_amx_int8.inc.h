@@ -1,7 +1,7 @@
 // Products with 8-bit activations on tiles, the integers of linear_int8.inc.h: a tile product is a
-// step of up to 64 elements of one group. A stretch of four steps of half a panel stays in tiles for
-// all row blocks; a slice is a stretch of one row block. A slice's sums of integers leave the tiles
-// for memory, and lanes put scales on them while the tiles are at the next slice.
+// step of up to 64 elements of one group. A stretch of four steps of half a panel stays in tiles
+// for all row blocks; a slice is a stretch of one row block. A slice's sums of integers leave the
+// tiles for memory, and lanes put scales on them while the tiles are at the next slice.
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -137,8 +137,7 @@ class Int8Panels {
       for (int h = 0; h < 2; ++h) {
         store(to.scales + g * kPanel + 16 * h, load_scales(w_.scale, group, h));
         if (w_.has_bias)
-          store(to.biases + g * kPanel + 16 * h,
-                load_scales(w_.scale, group + w_.scales_bytes, h));
+          store(to.biases + g * kPanel + 16 * h, load_scales(w_.scale, group + w_.scales_bytes, h));
       }
       const std::uint8_t* const codes = group + (w_.has_bias ? 2 : 1) * w_.scales_bytes;
       unpack_step<kNibble, kSigned>(codes, w_.group, to.codes[0] + g * kStepsAGroup * kStepBytes);
@@ -161,19 +160,19 @@ class Int8Panels {
                       factors_block = std::size_t{w_.n_groups} * kFactors * kInt8TileRows;
     for (std::uint32_t row = row_begin; row < row_end_; row += kInt8TileRows) {
       const std::size_t block = row / kInt8TileRows;
-      const auto* const x = reinterpret_cast<const std::uint8_t*>(job_.v) +
-                            block * x_block + g * kStepsAGroup * kStepBytes;
+      const auto* const x = reinterpret_cast<const std::uint8_t*>(job_.v) + block * x_block +
+                            g * kStepsAGroup * kStepBytes;
       multiply_slice(x, n);
-      waiting_ = {.sums = scratch_.sums +
-                          ((row - row_begin) / kInt8TileRows * 2 + half) * kInt8TileFloats,
-                  .scales = stretch.scales + 16 * half,
-                  .factors = job_.factors + block * factors_block + g * kFactors * kInt8TileRows,
-                  .n_groups = n,
-                  .panel = panel,
-                  .row = row,
-                  .half = half,
-                  .is_first = g == 0,
-                  .is_last = g + n == w_.n_groups};
+      waiting_ = {
+          .sums = scratch_.sums + ((row - row_begin) / kInt8TileRows * 2 + half) * kInt8TileFloats,
+          .scales = stretch.scales + 16 * half,
+          .factors = job_.factors + block * factors_block + g * kFactors * kInt8TileRows,
+          .n_groups = n,
+          .panel = panel,
+          .row = row,
+          .half = half,
+          .is_first = g == 0,
+          .is_last = g + n == w_.n_groups};
       std::int32_t* const last = products_;
       products_ = products_before_;
       products_before_ = last;
@@ -181,7 +180,8 @@ class Int8Panels {
   }
 
   template <int G>
-  inline __attribute__((always_inline)) void multiply_group(const std::uint8_t* x, std::int32_t* products) {
+  inline __attribute__((always_inline)) void multiply_group(const std::uint8_t* x,
+                                                            std::int32_t* products) {
     constexpr int kIntegers = G % 2 == 0 ? kIntegers0 : kIntegers1;
     const auto step = [&]<int S>() __attribute__((always_inline)) {
       constexpr int kRows = S % 2 == 0 ? kActivations0 : kActivations1;
@@ -252,7 +252,8 @@ class Int8Panels {
     for (std::uint32_t r = 0; r < kInt8TileRows; ++r) store(slice.sums + 16 * r, sums[r]);
   }
 
-  __attribute__((noinline)) void put_outputs(const Int8Waiting& slice, const F32x16 (&sums)[kInt8TileRows]) {
+  __attribute__((noinline)) void put_outputs(const Int8Waiting& slice,
+                                             const F32x16 (&sums)[kInt8TileRows]) {
     const std::uint32_t begin = slice.panel * kPanel + 16 * slice.half;
     if (begin >= job_.n_out) return;
     const std::uint32_t left = job_.n_out - begin, n = left < 16 ? left : 16,
@@ -300,8 +301,9 @@ inline void int8_tiles_of(Tiles& tiles,
     }
   };
   const PackedLayout& w = job.layout;
-  if (w.code == CodeKind::nibble) return w.is_signed ? multiply.template operator()<true, true>()
-                                                     : multiply.template operator()<true, false>();
+  if (w.code == CodeKind::nibble)
+    return w.is_signed ? multiply.template operator()<true, true>()
+                       : multiply.template operator()<true, false>();
   w.is_signed ? multiply.template operator()<false, true>()
               : multiply.template operator()<false, false>();
 }

@@ -50,8 +50,8 @@ inline std::vector<NamedDevice> every_device(int n_threads) {
 inline std::vector<NamedDevice> every_int8_device(int n_threads) {
   std::vector<NamedDevice> out;
   const auto add = [&](const Int8Kernels& kernels) {
-    out.push_back({kernels.name,
-                   std::make_unique<CpuDevice>(kPortableKernels, n_threads, &kernels)});
+    out.push_back(
+        {kernels.name, std::make_unique<CpuDevice>(kPortableKernels, n_threads, &kernels)});
   };
   add(kPortableInt8Kernels);
 #if defined(__x86_64__)
