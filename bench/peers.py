@@ -2,9 +2,9 @@
 """Speed beside other engines: same models, same tokens, same threads, interleaved in one run.
 
     bench/peers.py [--models smollm2-135m,qwen3-0.6b,llama-3.2-1b] [--quants 4,8,bf16] [--cases prefill512,decode,…]
-                   [--peers llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page]
+                   [--peers kvasir-int8,llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page]
 
-Peers come from PyPI into virtual environments of their own under build/; one that cannot be installed or cannot read a
+kvasir-int8 is Kvasir with --activations int8, beside its default. Peers come from PyPI into virtual environments of their own under build/; one that cannot be installed or cannot read a
 model is left out, with the reason. SmolLM2 has its real weights, the other models are random ones of the published
 shapes (`kvasir synth`), written once under models/. Every engine loads a model once and is then asked case by case, in
 turns, so that what disturbs the machine disturbs all alike. Prints medians, ratios and their spread; --json keeps every
@@ -86,7 +86,7 @@ def measure(model, quant, files, args):
 
 
 def summarize(samples):
-    """Median of each engine, and the ratio of ours to it within each pair."""
+    """Median of each engine, and the ratio of ours to it within each pair, in both modes where both ran."""
     rows = []
     for key in dict.fromkeys((s["model"], s["quant"], s["case"]) for s in samples):
         value = CASES[key[2]]["value"]
@@ -94,13 +94,14 @@ def summarize(samples):
         for s in samples:
             if (s["model"], s["quant"], s["case"]) == key:
                 of.setdefault(s["engine"], {})[s["pair"]] = s
-        ours = of.get("kvasir", {})
         for engine, by_pair in of.items():
-            ratios = [ours[p][value] / s[value] for p, s in by_pair.items() if p in ours]
             row = {"model": key[0], "quant": key[1], "case": key[2], "engine": engine,
                    "tps": statistics.median(s[value] for s in by_pair.values()), "n": len(by_pair)}
-            if ratios:
-                row["ratio"] = {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
+            for field, name in (("ratio", "kvasir"), ("ratio_int8", "kvasir-int8")):
+                ours = of.get(name, {})
+                ratios = [ours[p][value] / s[value] for p, s in by_pair.items() if p in ours]
+                if ratios and engine != name:
+                    row[field] = {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
             if engine == "kvasir":
                 phase = "prefill" if value == "prefill_tps" else "decode"
                 for share in ("share_of_read", "share_of_float"):
@@ -110,11 +111,12 @@ def summarize(samples):
 
 
 def print_rows(rows):
-    print(f"\n{'model':14}{'weights':9}{'case':12}{'engine':14}{'tok/s':>10}{'ours ÷ it':>11}   (min–max of the pairs)")
+    def text(ratio):
+        return f"{ratio['median']:9.2f} ({ratio['min']:.2f}–{ratio['max']:.2f})" if ratio else ""
+
+    print(f"\n{'model':14}{'weights':9}{'case':12}{'engine':14}{'tok/s':>10}   ours ÷ it (min–max of the pairs), ours with int8 ÷ it")
     for r in rows:
-        ratio = r.get("ratio")
-        text = f"{ratio['median']:11.2f}   ({ratio['min']:.2f}–{ratio['max']:.2f})" if ratio and r["engine"] != "kvasir" else ""
-        print(f"{r['model']:14}{r['quant']:9}{r['case']:12}{r['engine']:14}{r['tps']:10.1f}{text}")
+        print(f"{r['model']:14}{r['quant']:9}{r['case']:12}{r['engine']:14}{r['tps']:10.1f}{text(r.get('ratio')):>22}{text(r.get('ratio_int8')):>22}")
 
 
 def parse():

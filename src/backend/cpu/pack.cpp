@@ -224,8 +224,7 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
                  PanelRows rows;
                  for (std::size_t panel = begin; panel < end; ++panel) {
                    std::byte* const to = m->data.data() + panel * l.panel_bytes;
-                   info.quantized
-                       ? pack_quantized_panel(weight, l, m->has_quads(), panel, rows, to)
+                   info.quantized ? pack_quantized_panel(weight, l, m->has_quads(), panel, rows, to)
                                   : pack_dense_panel(weight, l, panel, rows, to);
                  }
                });

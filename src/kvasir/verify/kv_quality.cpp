@@ -1,17 +1,15 @@
 // What a KV scheme costs in quality: the same text teacher-forced over f32 KV and over the scheme,
 // the two distributions compared position by position.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <numeric>
 
-#include "base/file.h"
 #include "formats/model_files.h"
 #include "kv/kv_store.h"
 #include "kvasir/kv/open_scheme.h"
-#include "kvasir/tokenize.h"
 #include "kvasir/verify.h"
+#include "kvasir/verify/divergence.h"
 #include "model/model.h"
 
 namespace kvasir::verify {
@@ -19,33 +17,6 @@ namespace {
 
 constexpr std::uint32_t kChunk = 64;      // tokens a step: bounds the logits held at once
 constexpr std::uint32_t kSegment = 2048;  // tokens of a row
-constexpr std::uint64_t kMaxText = 16 << 20;
-
-struct Tally {
-  std::uint64_t n = 0, n_same_top = 0;
-  double kl_sum = 0, kl_max = 0;
-};
-
-// KL(p || q) in nats of the softmaxes of two rows of logits, in f64.
-double divergence(std::span<const float> p, std::span<const float> q) {
-  const auto log_sum = [](std::span<const float> x) {
-    const double top = *std::max_element(x.begin(), x.end());
-    double sum = 0;
-    for (const float v : x) sum += std::exp(double{v} - top);
-    return top + std::log(sum);
-  };
-  const double p_norm = log_sum(p), q_norm = log_sum(q);
-  double out = 0;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    const double log_p = double{p[i]} - p_norm;
-    out += std::exp(log_p) * (log_p - (double{q[i]} - q_norm));
-  }
-  return std::max(out, 0.0);
-}
-
-std::ptrdiff_t top_of(std::span<const float> x) {
-  return std::max_element(x.begin(), x.end()) - x.begin();
-}
 
 class Comparison {
  public:
@@ -61,7 +32,7 @@ class Comparison {
       if (at < t) n = std::min<std::size_t>(n, t - at);
       KVASIR_TRY(const std::vector<float> p, feed(base_, a, tokens.subspan(at, n)));
       KVASIR_TRY(const std::vector<float> q, feed(store_, b, tokens.subspan(at, n)));
-      if (at >= t) compare(p, q, n);
+      if (at >= t) tally_.add(p, q, n);
       at += n;
     }
     base_.free_row(a);
@@ -89,37 +60,11 @@ class Comparison {
     return std::vector<float>(logits.data, logits.data + logits.n_rows * logits.vocab);
   }
 
-  void compare(std::span<const float> p, std::span<const float> q, std::size_t n) {
-    const std::size_t vocab = p.size() / n;
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto a = p.subspan(i * vocab, vocab), b = q.subspan(i * vocab, vocab);
-      const double kl = divergence(a, b);
-      ++tally_.n;
-      tally_.n_same_top += top_of(a) == top_of(b) ? 1 : 0;
-      tally_.kl_sum += kl;
-      tally_.kl_max = std::max(tally_.kl_max, kl);
-    }
-  }
-
   model::Model& model_;
   kv::KvStore& base_;
   kv::KvStore& store_;
   Tally tally_;
 };
-
-Result<std::vector<TokenId>> read_tokens(const KvQualityOptions& options) {
-  std::string text;
-  for (const std::filesystem::path& path : options.texts) {
-    KVASIR_TRY(const std::string part, read_file(path, kMaxText));
-    text += part;
-  }
-  KVASIR_TRY(const auto pieces, tokenize_with_model(options.open.model, text, false, false));
-  std::vector<TokenId> tokens;
-  for (const TokenPiece& piece : pieces) tokens.push_back(piece.id);
-  if (tokens.size() > options.n_tokens) tokens.resize(options.n_tokens);
-  if (tokens.size() < 2 * kChunk) return invalid("the text is too short to say anything");
-  return tokens;
-}
 
 std::size_t n_elements(const KvList& list) {
   std::size_t n = 0;
@@ -139,20 +84,17 @@ Result<std::unique_ptr<kv::KvStore>> make_store(ops::Device& device,
 }
 
 std::string table_row(const std::string& name, double bits, const Tally& tally) {
-  char line[160];
-  const double n = static_cast<double>(tally.n);
-  std::snprintf(line, sizeof(line), "| %s | %.2f | %.2e | %.2e | %.2f %% | %llu |", name.c_str(),
-                bits, tally.kl_sum / n, tally.kl_max,
-                100.0 * static_cast<double>(tally.n_same_top) / n,
-                static_cast<unsigned long long>(tally.n));
-  return line;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f", bits);
+  return "| " + name + " | " + text + " | " + tally.columns() + " |";
 }
 
 }  // namespace
 
 Result<Summary> kv_quality(const KvQualityOptions& options, const Line& line) {
   const OpenOptions& o = options.open;
-  KVASIR_TRY(const std::vector<TokenId> tokens, read_tokens(options));
+  KVASIR_TRY(const std::vector<TokenId> tokens,
+             read_tokens(o.model, options.texts, options.n_tokens, 2 * kChunk));
   KVASIR_TRY(const auto device, make_device(o));
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(const auto model, model::Model::load(files, *device,

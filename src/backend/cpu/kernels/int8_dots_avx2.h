@@ -21,8 +21,7 @@ inline __m256i dot_half(__m256i acc, __m256i codes, __m256i v) {
   const __m256i mask = _mm256_set1_epi8(15);
   const __m256i low = _mm256_and_si256(codes, mask),
                 high = _mm256_and_si256(_mm256_srli_epi32(codes, 4), mask);
-  return _mm256_add_epi32(acc,
-                          _mm256_add_epi32(pairs_times(low, v, 1), pairs_times(high, v, 16)));
+  return _mm256_add_epi32(acc, _mm256_add_epi32(pairs_times(low, v, 1), pairs_times(high, v, 16)));
 }
 
 template <bool kNibble>

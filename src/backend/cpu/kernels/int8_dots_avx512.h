@@ -21,8 +21,8 @@ inline U32x16 dot(U32x16 acc, U32x16 codes, std::uint32_t v) {
   const __m512i mask = _mm512_set1_epi8(15);
   const __m512i low = _mm512_and_si512(codes, mask),
                 high = _mm512_and_si512(_mm512_srli_epi32(codes, 4), mask);
-  return _mm512_add_epi32(
-      acc, _mm512_add_epi32(pairs_times(low, all, 1), pairs_times(high, all, 16)));
+  return _mm512_add_epi32(acc,
+                          _mm512_add_epi32(pairs_times(low, all, 1), pairs_times(high, all, 16)));
 }
 
 }  // namespace

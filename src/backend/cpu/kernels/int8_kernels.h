@@ -14,11 +14,11 @@ struct Int8Job : LinearJob {  // x and x_tiles are not used
 };
 
 // v: dwords of four codes each, for up to direct_rows rows [dword][row], else
-// [row / kRowAlign][dword][row % kRowAlign] (tiles: [row / kRowAlign][16 dwords of K]
-// [row % kRowAlign][dword]). Dwords hold elements of K as the weight's do: of bytes four in a row,
-// of nibbles 0, 4, 1, 5 and 2, 6, 3, 7 of each eight.
-// factors: [row block][group][kFactors][rows of a block]: s_x; -offset · Σ v, an integer, where
-// offset is what stored codes have too much; s_x · Σ v.
+// [row / kRowAlign][dword][row % kRowAlign] (tiles: [row / kRowAlign][step of K][row % kRowAlign]
+// [the step's bytes]), a block of rows padded to whole int8_row_bytes a row. Dwords hold elements
+// of K as the weight's do: of bytes four in a row, of nibbles 0, 4, 1, 5 and 2, 6, 3, 7 of each
+// eight. factors: [row block][group][kFactors][rows of a block]: s_x; -offset · Σ v, an integer,
+// where offset is what stored codes have too much; s_x · Σ v.
 constexpr std::uint32_t kFactors = 3;
 constexpr std::uint32_t kNibbleOffset = 8, kByteOffset = 128;  // of signed codes
 
@@ -55,6 +55,8 @@ extern const Int8Kernels kPortableInt8Kernels;
 extern const Int8Kernels kAvx2Int8Kernels;
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kVnniInt8Kernels;  // AVX-512 with VNNI
+extern const Int8Kernels kAmxInt8Kernels;   // tiles of bytes, and that
+extern const Int8Kernels kEmulatedAmxInt8Kernels;
 #endif
 
 }  // namespace kvasir::backend::cpu

@@ -3,7 +3,8 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-constexpr float kRoundShift = 12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to integers
+constexpr float kRoundShift =
+    12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to integers
 constexpr float kLeastOfGroup = 0x1p-100f;  // below it a group counts as zeros
 
 struct GroupScale {
@@ -54,11 +55,8 @@ inline std::int32_t quantize_group(const float* x,
 }
 
 template <bool kNibble>
-inline void quantize_row(const PackedLayout& w,
-                         const float* x,
-                         std::uint32_t width,
-                         std::uint8_t* to,
-                         float* factors) {
+inline void quantize_row(
+    const PackedLayout& w, const float* x, std::uint32_t width, std::uint8_t* to, float* factors) {
   const std::int32_t offset =
       !w.is_signed ? 0 : static_cast<std::int32_t>(kNibble ? kNibbleOffset : kByteOffset);
   for (std::uint32_t g = 0; g < w.n_groups; ++g, x += w.group, to += w.group) {

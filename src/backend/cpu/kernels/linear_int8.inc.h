@@ -9,10 +9,10 @@ namespace {
 // A panel's way past a run of rows.
 template <int R, int H>
 struct Int8Run {
-  const std::uint8_t* group;   // of the panel
-  int first;                   // half
-  const std::uint32_t* v;      // of the first row
-  const float* factors;        // likewise
+  const std::uint8_t* group;  // of the panel
+  int first;                  // half
+  const std::uint32_t* v;     // of the first row
+  const float* factors;       // likewise
   // Weights that come next: both halves are used at once, and then a little ahead in their stream;
   // one half: the next panel, some lines a group.
   LinesAhead ahead;
@@ -94,8 +94,8 @@ inline __attribute__((always_inline)) void multiply_panel(const Int8Job& job,
       const F32x16 bias = load_scales(w.scale, group + w.scales_bytes, run.first + h);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
-        run.sums[r][h] = fma(bias, set1(factors[2 * width + static_cast<std::uint32_t>(r)]),
-                             run.sums[r][h]);
+        run.sums[r][h] =
+            fma(bias, set1(factors[2 * width + static_cast<std::uint32_t>(r)]), run.sums[r][h]);
     }
     factors += kFactors * width;
   }
@@ -156,14 +156,13 @@ inline void int8_run(const Int8Job& job,
   const std::size_t block = row / kRowAlign, at = row % kRowAlign;
   F32x16 sums[2][R];
   for (int half = 0; half < 2; ++half) {
-    Int8Run<R, 1> run{
-        .group = job.weight + panel * w.panel_bytes,
-        .first = half,
-        .v = job.v + block * kRowAlign * (int8_row_bytes(w) / 4) + at,
-        .factors = job.factors + block * w.n_groups * kFactors * kRowAlign + at,
-        .ahead = ahead,
-        .lines_a_group = lines_a_group,
-        .sums = {}};
+    Int8Run<R, 1> run{.group = job.weight + panel * w.panel_bytes,
+                      .first = half,
+                      .v = job.v + block * kRowAlign * (int8_row_bytes(w) / 4) + at,
+                      .factors = job.factors + block * w.n_groups * kFactors * kRowAlign + at,
+                      .ahead = ahead,
+                      .lines_a_group = lines_a_group,
+                      .sums = {}};
     multiply_panel<kNibble>(job, kRowAlign, run);
     ahead = run.ahead;
     for (int r = 0; r < R; ++r) sums[half][r] = run.sums[r][0];

@@ -50,14 +50,16 @@ inline std::vector<NamedDevice> every_device(int n_threads) {
 inline std::vector<NamedDevice> every_int8_device(int n_threads) {
   std::vector<NamedDevice> out;
   const auto add = [&](const Int8Kernels& kernels) {
-    out.push_back({kernels.name,
-                   std::make_unique<CpuDevice>(kPortableKernels, n_threads, &kernels)});
+    out.push_back(
+        {kernels.name, std::make_unique<CpuDevice>(kPortableKernels, n_threads, &kernels)});
   };
   add(kPortableInt8Kernels);
 #if defined(__x86_64__)
   if (cpu_supports(Isa::avx2)) add(kAvx2Int8Kernels);
   if (cpu_supports(Isa::avx512)) add(kAvx512Int8Kernels);
   if (has_vnni()) add(kVnniInt8Kernels);
+  if (has_byte_tiles()) add(kAmxInt8Kernels);
+  if (has_vnni() && can_emulate_amx()) add(kEmulatedAmxInt8Kernels);
 #endif
   return out;
 }
