@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <fstream>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cgroup.h"
 #include "base/check.h"
 
 #if defined(__x86_64__)
@@ -164,26 +164,13 @@ void ThreadPool::run_erased(Task task, void* context) {
   }
 }
 
-namespace {
-
-int cgroup_cpu_limit() {
-  std::string quota;
-  double period = 0;
-  if (!(std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period) || quota == "max" ||
-      period <= 0)
-    return 1 << 20;
-  return std::max(1, static_cast<int>(std::floor(std::strtod(quota.c_str(), nullptr) / period)));
-}
-
-}  // namespace
-
 int default_thread_count() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  const int n_cores = static_cast<int>(first_cpus_of_cores(allowed).size());
-  const int n = std::min({CPU_COUNT(&allowed), n_cores, cgroup_cpu_limit()});
-  return std::max(1, n);
+  const int n_cores = static_cast<int>(first_cpus_of_cores(allowed).size()),
+            n = std::min(CPU_COUNT(&allowed), n_cores);
+  const double limit = cgroup_cpu_limit().value_or(n);
 }
 
 }  // namespace kvasir

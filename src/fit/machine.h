@@ -13,9 +13,7 @@ struct MachineMemory {
   std::optional<std::uint64_t> cgroup_limit_bytes = {};  // the lowest limit that applies
 };
 
-// From /proc/meminfo, /proc/self/cgroup and /sys/fs/cgroup below `root`. cgroup v2: memory.max of
-// the process's own group and of every group above it; v1: memory.limit_in_bytes likewise. What
-// cannot be read does not limit.
+// From proc/meminfo below `root`, and the limits of base/cgroup.h there.
 MachineMemory read_machine_memory(const std::filesystem::path& root = "/");
 
 // For ref and cpu: 0.75 of min(total, cgroup limit), with that never above MemAvailable − 1 GB.
