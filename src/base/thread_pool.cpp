@@ -171,6 +171,7 @@ int default_thread_count() {
   const int n_cores = static_cast<int>(first_cpus_of_cores(allowed).size()),
             n = std::min(CPU_COUNT(&allowed), n_cores);
   const double limit = cgroup_cpu_limit().value_or(n);
+  return std::max(1, static_cast<int>(std::min<double>(n, limit)));
 }
 
 }  // namespace kvasir
