@@ -168,8 +168,8 @@ int default_thread_count() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  const int n_cores = static_cast<int>(first_cpus_of_cores(allowed).size());
-  const int n = std::min(CPU_COUNT(&allowed), n_cores);
+  const int n_cores = static_cast<int>(first_cpus_of_cores(allowed).size()),
+            n = std::min(CPU_COUNT(&allowed), n_cores);
   const double limit = cgroup_cpu_limit().value_or(n);
   return std::max(1, static_cast<int>(std::min<double>(n, limit)));
 }

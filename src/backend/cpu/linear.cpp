@@ -1,7 +1,8 @@
-// embed and linear: activations are rounded (and their group sums taken) once, then threads share
-// the panels.
+// embed and linear, alone and side by side: activations are rounded (and their group sums taken)
+// once, then threads share the panels.
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "backend/cpu/detail/cpu_ops.h"
 
@@ -44,13 +45,13 @@ struct LinearInput {   // as LinearJob's
 // Rows [begin, end) of x into tiles.
 void prepare_tiles(CpuDevice& device,
                    const CpuMatrix& m,
-                   const ops::LinearArgs& a,
+                   ConstMatView x,
                    const LinearInput& to,
                    std::size_t begin,
                    std::size_t end,
                    float* scratch) {
   for (std::size_t row = begin; row < end; ++row) {
-    prepare_row(device, m, a.x.row(row), scratch, to.sums_of(m, row));
+    prepare_row(device, m, x.row(row), scratch, to.sums_of(m, row));
     device.kernels().pack_tiles(m.layout, scratch, row, to.tiles);
   }
 }
@@ -58,30 +59,30 @@ void prepare_tiles(CpuDevice& device,
 // Rows [first, first + n) of x side by side, first a multiple of kRowAlign and n at most that.
 void prepare_rows(CpuDevice& device,
                   const CpuMatrix& m,
-                  const ops::LinearArgs& a,
+                  ConstMatView x,
                   const LinearInput& to,
                   std::uint32_t first,
                   std::uint32_t n,
                   float* rows) {
   const std::size_t k = m.padded_in();
-  const bool is_lone = a.x.n_rows == 1;  // already in the order wanted
+  const bool is_lone = x.n_rows == 1;  // already in the order wanted
   for (std::uint32_t row = 0; row < n; ++row)
-    prepare_row(device, m, a.x.row(first + row), is_lone ? to.x : rows + row * k,
+    prepare_row(device, m, x.row(first + row), is_lone ? to.x : rows + row * k,
                 to.sums_of(m, first + row));
   if (is_lone) return;
-  const std::uint32_t width = a.x.n_rows <= device.kernels().direct_rows ? a.x.n_rows : kRowAlign;
+  const std::uint32_t width = x.n_rows <= device.kernels().direct_rows ? x.n_rows : kRowAlign;
   device.kernels().pack_rows(rows, n, m.padded_in(), width, to.x + first * k);
 }
 
-LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& a) {
-  const std::uint32_t n = a.x.n_rows, k = m.padded_in();
+LinearInput prepare(CpuDevice& device, const CpuMatrix& m, ConstMatView x) {
+  const std::uint32_t n = x.n_rows, k = m.padded_in();
   const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign, padded = n_blocks * kRowAlign;
   LinearInput to;
   if (m.layout.has_bias) to.group_sums = device.sums().floats(padded * m.layout.n_groups);
   if (takes_tiles(device, m, n)) {
     to.tiles = reinterpret_cast<std::uint16_t*>(device.inputs().floats(padded * k / 2));
     device.split(n, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
-      prepare_tiles(device, m, a, to, begin, end, device.thread_scratch(part, k));
+      prepare_tiles(device, m, x, to, begin, end, device.thread_scratch(part, k));
     });
   } else {
     to.x = device.inputs().floats(padded * k);
@@ -89,20 +90,70 @@ LinearJob prepare(CpuDevice& device, const CpuMatrix& m, const ops::LinearArgs& 
       float* const rows = device.thread_scratch(part, std::size_t{kRowAlign} * k);
       for (std::size_t block = begin; block < end; ++block) {
         const auto first = static_cast<std::uint32_t>(block * kRowAlign);
-        prepare_rows(device, m, a, to, first, std::min(n - first, kRowAlign), rows);
+        prepare_rows(device, m, x, to, first, std::min(n - first, kRowAlign), rows);
       }
     });
   }
+  return to;
+}
+
+LinearJob job_of(const CpuMatrix& m, const LinearInput& input, const float* bias, MatView out) {
   return {.weight = bytes_of(m),
           .layout = m.layout,
-          .x = to.x,
-          .group_sums = to.group_sums,
-          .n_rows = n,
-          .bias = a.bias,
-          .out = a.out.data,
-          .out_stride = a.out.stride,
+          .x = input.x,
+          .group_sums = input.group_sums,
+          .n_rows = out.n_rows,
+          .bias = bias,
+          .out = out.data,
+          .out_stride = out.stride,
           .n_out = m.n_out(),
-          .x_tiles = to.tiles};
+          .x_tiles = input.tiles};
+}
+
+std::size_t n_panels_of(const LinearJob& job) noexcept { return (job.n_out + kPanel - 1) / kPanel; }
+
+// Jobs of the same rows, in one fork. Items are (job, panel, chunk of rows), chunks innermost, so
+// that a thread reads few weights twice. Tiles divide rows by themselves.
+void multiply(CpuDevice& cpu, std::span<const LinearJob> jobs) {
+  std::size_t n_panels = 0, n_out = 0;
+  for (const LinearJob& job : jobs) n_panels += n_panels_of(job), n_out += job.n_out;
+  const LinearJob& any = jobs[0];
+  const std::size_t work = std::size_t{any.n_rows} * any.layout.group * any.layout.n_groups * n_out;
+  const std::size_t chunk = any.x_tiles ? any.n_rows : kRowChunk,
+                    n_runs = (any.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
+      least = n_panels < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
+  const std::size_t n_chunks =
+      std::min(std::max<std::size_t>(least, (any.n_rows + chunk - 1) / chunk), n_runs);
+  const auto chunk_begin = [&](std::size_t c) {
+    return static_cast<std::uint32_t>(
+        std::min<std::size_t>(n_runs * c / n_chunks * kRowAlign, any.n_rows));
+  };
+  cpu.split(n_panels * n_chunks, work, [&](std::size_t begin, std::size_t end, int part) {
+    float* const scratch = cpu.thread_scratch(part, kLinearScratchFloats);
+    std::size_t first = 0;  // item of the job at hand
+    for (const LinearJob& job : jobs) {
+      const std::size_t last = first + n_panels_of(job) * n_chunks;
+      for (std::size_t i = std::max(begin, first); i < std::min(end, last);) {
+        const auto panel = static_cast<std::uint32_t>((i - first) / n_chunks);
+        const std::size_t c = (i - first) % n_chunks;
+        const auto n = static_cast<std::uint32_t>(n_chunks == 1 ? std::min(end, last) - i : 1);
+        cpu.kernels().linear(job, panel, panel + n, chunk_begin(c), chunk_begin(c + 1), scratch);
+        i += n;
+      }
+      first = last;
+    }
+  });
+}
+
+// Whether x made ready for one serves the other.
+bool take_the_same_input(const CpuDevice& cpu,
+                         const CpuMatrix& a,
+                         const CpuMatrix& b,
+                         std::uint32_t n_rows) noexcept {
+  const PackedLayout &l = a.layout, &m = b.layout;
+  return a.round_x == b.round_x && a.padded_in() == b.padded_in() && l.has_bias == m.has_bias &&
+         (!l.has_bias || l.group == m.group) && (l.group < kStep) == (m.group < kStep) &&
+         takes_tiles(cpu, a, n_rows) == takes_tiles(cpu, b, n_rows);
 }
 
 }  // namespace
@@ -126,30 +177,28 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   const CpuMatrix& m = matrix_of(a.weight);
   CpuDevice& cpu = cpu_of(device);
   if (m.takes_int8) return linear_int8(cpu, a);
-  const LinearJob job = prepare(cpu, m, a);
-  const std::size_t work = std::size_t{a.x.n_rows} * m.n_in() * m.n_out();
-  // Items are (panel, chunk of rows), panels outermost, so that a thread reads few weights twice.
-  // Tiles divide rows by themselves.
-  const std::size_t chunk = job.x_tiles ? job.n_rows : kRowChunk,
-                    n_runs = (job.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
-      least = m.n_panels() < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
-  const std::size_t n_chunks =
-      std::min(std::max<std::size_t>(least, (job.n_rows + chunk - 1) / chunk), n_runs);
-  const auto chunk_begin = [&](std::size_t c) {
-    return static_cast<std::uint32_t>(
-        std::min<std::size_t>(n_runs * c / n_chunks * kRowAlign, job.n_rows));
-  };
-  cpu.split(m.n_panels() * n_chunks, work, [&](std::size_t begin, std::size_t end, int part) {
-    float* const scratch = cpu.thread_scratch(part, kLinearScratchFloats);
-    for (std::size_t i = begin; i < end;) {
-      const auto panel = static_cast<std::uint32_t>(i / n_chunks);
-      const std::size_t c = i % n_chunks;
-      const auto n_panels = static_cast<std::uint32_t>(n_chunks == 1 ? end - i : 1);
-      cpu.kernels().linear(job, panel, panel + n_panels, chunk_begin(c), chunk_begin(c + 1),
-                           scratch);
-      i += n_panels;
-    }
-  });
+  const LinearJob job = job_of(m, prepare(cpu, m, a.x), a.bias, a.out);
+  multiply(cpu, {&job, 1});
+}
+
+void linear_side_by_side(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
+  if (a.x.n_rows == 0 || a.parts.empty()) return;
+  CpuDevice& cpu = cpu_of(device);
+  const CpuMatrix& first = matrix_of(a.parts[0].weight);
+  for (const ops::LinearPart& part : a.parts) {
+    if (!take_the_same_input(cpu, first, matrix_of(part.weight), a.x.n_rows))
+      return ops::linear_group_composed(device, a);
+  }
+  const LinearInput input = prepare(cpu, first, a.x);
+  std::vector<LinearJob>& jobs = cpu.linear_jobs();
+  jobs.clear();
+  std::uint32_t column = 0;
+  for (const ops::LinearPart& part : a.parts) {
+    const CpuMatrix& m = matrix_of(part.weight);
+    jobs.push_back(job_of(m, input, part.bias, a.out.columns(column, m.n_out())));
+    column += m.n_out();
+  }
+  multiply(cpu, jobs);
 }
 
 }  // namespace kvasir::backend::cpu

@@ -121,6 +121,8 @@ void linear_int8(CpuDevice& device, const ops::LinearArgs& a) noexcept {
 
 void linear_group(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
   if (a.x.n_rows == 0) return;
+  const auto takes_int8 = [](const ops::LinearPart& p) { return matrix_of(p.weight).takes_int8; };
+  if (std::none_of(a.parts.begin(), a.parts.end(), takes_int8)) return linear_side_by_side(device, a);
   if (!can_share_input(a.parts)) return ops::linear_group_composed(device, a);
   CpuDevice& cpu = cpu_of(device);
   const Int8Input input = quantize_input(cpu, matrix_of(a.parts[0].weight), a.x);

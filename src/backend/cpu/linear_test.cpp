@@ -100,6 +100,41 @@ TEST(LinearIsa, EveryInstructionSetKeepsTheSameNumericsId) {
     EXPECT_EQ(device->numerics_id(), make(1, Isa::portable)->numerics_id()) << name;
 }
 
+// Side by side they share x made ready where one form serves all, else each takes its own.
+TEST(LinearGroup, HasTheBitsOfItsParts) {
+  std::mt19937 rng{43};
+  constexpr std::uint32_t kIn = 512;
+  const std::vector<std::vector<const char*>> groups{{"q4_0", "q4_0", "q4_0"},
+                                                     {"affine4g64", "affine8g64"},
+                                                     {"affine4g64", "affine4g32"},
+                                                     {"q8_0", "bf16", "q6_k"}};
+  for (const auto& [name, device] : every_device(2)) {
+    for (const auto& types : groups) {
+      std::vector<std::unique_ptr<ops::PackedMatrix>> packed;
+      std::vector<ops::LinearPart> parts;
+      std::uint32_t n_out = 0;
+      const auto bias = random_floats(100, rng);
+      for (const char* type : types) {
+        const std::uint32_t n = 40 + 20 * static_cast<std::uint32_t>(parts.size());
+        packed.push_back(*device->pack(StoredWeight(type, n, kIn, rng).view(), {}));
+        parts.push_back({packed.back().get(), parts.empty() ? nullptr : bias.data()});
+        n_out += n;
+      }
+      for (const std::uint32_t m : {0u, 1u, 3u, 16u, 70u}) {
+        const auto x = random_floats(std::size_t{m} * kIn, rng);
+        std::vector<float> got(std::size_t{m} * n_out, -1.0f), expected(got);
+        const ops::LinearGroupArgs args{
+            {x.data(), m, kIn, kIn}, parts, mat_view(got.data(), m, n_out)};
+
+        device->ops().linear_group(*device, args);
+
+        ops::linear_group_composed(*device, {args.x, parts, mat_view(expected.data(), m, n_out)});
+        EXPECT_TRUE(same_bits(got, expected)) << name << " " << types[0] << " " << m;
+      }
+    }
+  }
+}
+
 class LinearOn : public ::testing::TestWithParam<Isa> {};
 
 INSTANTIATE_TEST_SUITE_P(Isas, LinearOn, ::testing::ValuesIn(kIsas), [](const auto& i) {

@@ -79,6 +79,24 @@ cudaError_t StepList::launch(const Entry& e, void* params) noexcept {
   return cudaLaunchKernelExC(&config, e.kernel, arguments);
 }
 
+// Asking for a kernel's attributes loads it.
+cudaError_t StepList::load_kernels() noexcept {
+  for (const Entry& e : entries_) {
+    if (!loaded_.insert(e.kernel).second) continue;
+    cudaFuncAttributes ignored{};
+    if (const cudaError_t error = cudaFuncGetAttributes(&ignored, e.kernel)) return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t StepList::prepare() noexcept {
+  if (!is_recording_ || entries_.empty()) return cudaSuccess;
+  if (const cudaError_t error = load_kernels()) return error;
+  if (!use_graphs_) return cudaSuccess;
+  Graph& graph = graph_of_list();
+  return graph.n_uses > 0 && !graph.exec ? capture(graph.exec) : cudaSuccess;
+}
+
 cudaError_t StepList::run() noexcept {
   is_recording_ = false;
   if (entries_.empty()) return cudaSuccess;

@@ -56,6 +56,7 @@ class CpuDevice final : public ops::Device {
   Scratch& sums() noexcept { return sums_; }
   Scratch& partials() noexcept { return partials_; }
   std::vector<AttentionItem>& items() noexcept { return items_; }
+  std::vector<LinearJob>& linear_jobs() noexcept { return linear_jobs_; }
 
   // f(begin, end, part) over [0, n), piece by piece: each thread has an even share, and takes from
   // the others' when its own is done. On the caller alone where `work` (about one a multiply-add)
@@ -109,6 +110,7 @@ class CpuDevice final : public ops::Device {
   std::vector<Scratch> per_thread_;
   Scratch inputs_, sums_, partials_;
   std::vector<AttentionItem> items_;
+  std::vector<LinearJob> linear_jobs_;
   std::vector<Share> shares_;
 };
 
@@ -139,6 +141,7 @@ void linear(ops::Device&, const ops::LinearArgs&) noexcept;
 void linear_int8(CpuDevice&, const ops::LinearArgs&) noexcept;  // of a weight that takes_int8
 void linear_group(ops::Device&, const ops::LinearGroupArgs&) noexcept;
 void embed_quads(const CpuMatrix&, std::uint32_t row, float factor, float* out) noexcept;
+void linear_side_by_side(ops::Device&, const ops::LinearGroupArgs&) noexcept;  // of others
 void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
 void layer_norm(ops::Device&, const ops::LayerNormArgs&) noexcept;
 void rope(ops::Device&, const ops::RopeArgs&) noexcept;

@@ -52,8 +52,10 @@ class CudaDevice final : public ops::Device {
   bool runs_behind() const noexcept override { return true; }
   double busy_seconds() const noexcept override { return busy_seconds_; }
 
-  // What the step has come to so far goes to the stream; the step goes on.
+  // What the step has come to so far goes to the stream; the step goes on. prepare_work(): what of
+  // that, or of submit_step(), may wait for the device.
   void give_work() noexcept;
+  void prepare_work() noexcept { note(list_.prepare()); }
 
   cudaStream_t stream() const noexcept { return stream_; }
   Queue& queue() noexcept { return list_; }

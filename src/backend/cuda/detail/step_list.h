@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,9 @@ class StepList final : public Queue {
 
   void record() noexcept;
   bool is_recording() const noexcept { return is_recording_; }
+  // What of run() may wait for the device: loading kernels, making the graph. Devices that wait for
+  // each other in their lists do this before any of them runs one.
+  cudaError_t prepare() noexcept;
   cudaError_t run() noexcept;  // ends recording
   // Of launches since the last call.
   cudaError_t take_error() noexcept;
@@ -53,6 +57,7 @@ class StepList final : public Queue {
                const void* params,
                std::size_t params_bytes) override;
   Graph& graph_of_list();
+  cudaError_t load_kernels() noexcept;
   void destroy(Graph& graph) noexcept;
   cudaError_t launch(const Entry& entry, void* params) noexcept;
   cudaError_t launch_all() noexcept;
@@ -69,6 +74,7 @@ class StepList final : public Queue {
   std::vector<std::byte> params_;
   std::list<Graph> graphs_;  // most recently used first
   std::unordered_map<const void*, std::size_t> shared_limits_;
+  std::unordered_set<const void*> loaded_;
 };
 
 }  // namespace kvasir::backend::cuda

@@ -135,12 +135,14 @@ void TeamDevice::begin_step(std::size_t n_tokens) noexcept {
 }
 
 void TeamDevice::give_work() noexcept {
+  for (std::size_t m = 0; m < size(); ++m) enter(m).prepare_work();
   for (std::size_t m = 0; m < size(); ++m) enter(m).give_work();
 }
 
 // All have their work before any is waited for: they wait for each other.
 void TeamDevice::submit_step() noexcept {
   end_crossing();
+  for (std::size_t m = 0; m < size(); ++m) enter(m).prepare_work();
   for (std::size_t m = 0; m < size(); ++m) enter(m).submit_step();
 }
 
