@@ -21,6 +21,7 @@ AttentionParams params_of(const ops::AttentionArgs& a,
           .sinks = a.sinks,
           .part_out = nullptr,
           .part_ml = nullptr,
+          .arrivals = nullptr,
           .n_heads = a.n_heads,
           .n_kv_heads = a.kv.n_kv_heads,
           .dim = a.kv.head_dim,
@@ -36,7 +37,7 @@ AttentionParams params_of(const ops::AttentionArgs& a,
           .out_scale = (has_softcap ? a.softcap : a.scale) * kLog2OfE,
           .part_tokens = 0,
           .most_keys = 0,
-          .pad = 0};
+          .is_few = 0};
 }
 
 // Segments that a query of a row of up to `longest` positions meets.
@@ -44,6 +45,29 @@ std::uint32_t segments_of(const ops::AttentionArgs& a, std::uint32_t longest) no
   const std::uint32_t all = (longest + kSegment - 1) / kSegment;
   if (a.kv.window == 0 || a.both_ways) return bucket_of(all);
   return bucket_of(std::min(all, (a.kv.window + kFewTokens) / kSegment + 2));
+}
+
+constexpr std::uint32_t kMergedByLast = 32;  // segments of a row; of more a kernel makes outputs
+
+// Rows of few new tokens on tensor cores: a block walks all segments of its pairs, or some of them.
+void attend_few(CudaDevice& cuda, AttentionParams& p, const AttentionGrid& whole) noexcept {
+  const FewBlocks blocks = few_blocks_of(p);
+  const std::uint32_t n_groups =
+      p.n_kv_heads *
+      ((whole.most_new * (p.n_heads / p.n_kv_heads) + blocks.pairs - 1) / blocks.pairs);
+  const Places places{
+      .a_row = n_groups,
+      .places = static_cast<std::uint32_t>(cuda.n_multiprocessors()) * blocks.a_multiprocessor};
+  AttentionGrid grid = whole;
+  grid.n_splits = splits_of(places.places, places.a_row * grid.n_rows, p.max_segments);
+  if (grid.n_splits == 1) {
+    launch_attend_few(cuda.queue(), p, grid);
+    return;
+  }
+  if (p.max_segments <= kMergedByLast)
+    p.arrivals = cuda.workspace<std::uint32_t>(kArrivals, std::size_t{grid.n_rows} * n_groups);
+  attend_in_parts(cuda, p, whole, places,
+                  [&](const AttentionGrid& g) { launch_attend_few(cuda.queue(), p, g); });
 }
 
 }  // namespace
@@ -66,10 +90,15 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
       p.max_segments = segments_of(a, rows.longest);
       grid.most_new = most.few;
       AttentionParams few = p;
-      attend_in_parts(cuda, few, grid, a.kv.n_kv_heads, [&](const AttentionGrid& g) {
-        serves_tensor_cores(few) ? launch_attend_few(cuda.queue(), few, g)
-                                 : launch_attend_plain(cuda.queue(), few, g);
-      });
+      few.is_few = 1;
+      if (serves_tensor_cores(few)) {
+        attend_few(cuda, few, grid);
+      } else {
+        attend_in_parts(cuda, few, grid,
+                        {.a_row = a.n_heads,
+                         .places = 2 * static_cast<std::uint32_t>(cuda.n_multiprocessors())},
+                        [&](const AttentionGrid& g) { launch_attend_plain(cuda.queue(), few, g); });
+      }
     }
     if (p.v.kind == KvKind::turbo_values) {
       grid.most_new = std::max(most.few, most.many);

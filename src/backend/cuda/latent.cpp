@@ -73,9 +73,11 @@ void latent_attention(ops::Device& device, const ops::LatentAttentionArgs& a) no
                             {.n_rows = rows.n_rows, .most_new = most.many, .n_splits = 1});
   if (most.few == 0) return;
   const std::uint32_t n_keys = selected ? std::min(rows.longest, a.top_k) : rows.longest;
+  p.shared.is_few = 1;
   p.shared.max_segments = bucket_of((n_keys + kSegment - 1) / kSegment);
   attend_in_parts(
-      cuda, p.shared, {.n_rows = rows.n_rows, .most_new = most.few, .n_splits = 1}, a.n_heads,
+      cuda, p.shared, {.n_rows = rows.n_rows, .most_new = most.few, .n_splits = 1},
+      {.a_row = a.n_heads, .places = 2 * static_cast<std::uint32_t>(cuda.n_multiprocessors())},
       [&](const AttentionGrid& grid) { launch_latent_attention(cuda.queue(), p, grid); });
 }
 

@@ -10,6 +10,9 @@
 namespace kvasir::backend::cuda {
 
 constexpr std::size_t kPartBytes = std::size_t{256} << 20;  // rows beyond wait their turn
+// CudaDevice::workspace: partial results, their maxima and sums; counters, which launches leave as
+// they find them: zero.
+enum AttentionSlot : int { kPartOut = 0, kPartMl = 1, kArrivals = 2 };
 constexpr float kLog2OfE = 1.44269504f;
 
 // The most new tokens of any row of few, of any other; 0: there is none. Powers of two.
@@ -40,28 +43,31 @@ inline std::uint32_t splits_of(std::uint32_t n_places,
   return best;
 }
 
+// Blocks of a row for each share of its segments, and how many blocks the GPU holds at once.
+struct Places {
+  std::uint32_t a_row, places;
+};
+
 // attend(grid) launches what leaves partial results of p's rows, which are taken in turns if their
-// results would be too many. blocks_a_segment: of a row.
+// results would be too many. Outputs of them: by a kernel, unless p.arrivals are counted.
 template <class Attend>
 void attend_in_parts(CudaDevice& device,
                      AttentionParams& p,
                      AttentionGrid grid,
-                     std::uint32_t blocks_a_segment,
+                     const Places& blocks,
                      Attend&& attend) {
   const std::size_t parts_a_row = std::size_t{grid.most_new} * p.n_heads * p.max_segments;
   const auto together = static_cast<std::uint32_t>(
       std::clamp<std::size_t>(kPartBytes / sizeof(float) / (parts_a_row * p.dim), 1, grid.n_rows));
-  p.part_out = device.workspace<float>(0, together * parts_a_row * p.dim);
-  p.part_ml = device.workspace<float2>(1, together * parts_a_row);
+  p.part_out = device.workspace<float>(kPartOut, together * parts_a_row * p.dim);
+  p.part_ml = device.workspace<float2>(kPartMl, together * parts_a_row);
   p.part_tokens = grid.most_new;
   const std::uint32_t n_rows = grid.n_rows;
-  const auto n_places =
-      static_cast<std::uint32_t>(device.n_multiprocessors()) * (p.is_encoded != 0 ? 3 : 2);
   for (std::uint32_t first = 0; first < n_rows; first += together, p.rows += together) {
     grid.n_rows = std::min(together, n_rows - first);
-    grid.n_splits = splits_of(n_places, blocks_a_segment * grid.n_rows, p.max_segments);
+    grid.n_splits = splits_of(blocks.places, blocks.a_row * grid.n_rows, p.max_segments);
     attend(grid);
-    launch_combine(device.queue(), p, grid);
+    if (p.arrivals == nullptr) launch_combine(device.queue(), p, grid);
   }
 }
 

@@ -53,7 +53,7 @@ __device__ inline float add_sink(Softmax& kept, float sink) {
 // Whether a launch is for this row.
 __device__ inline bool serves(const AttentionParams& p, const KvRow& row) {
   const bool is_few = row.n_new <= kFewTokens;
-  return row.is_encoded == p.is_encoded && is_few == (p.part_out != nullptr);
+  return row.is_encoded == p.is_encoded && is_few == (p.is_few != 0);
 }
 
 // Partial results of token i of row `row`; `segment` counts from the row's first.

@@ -22,18 +22,20 @@ struct AttentionParams {
   KvSide k, v;
   const KvRow* rows;
   const float* sinks;  // [n_heads] or null
-  // Rows of at most kFewTokens new tokens, which leave partial results: of row, token of the row,
-  // head, and segment, counted from the row's first visible one. Null: the other rows, for which a
-  // block walks all segments.
+  // Partial results of row, token of the row, head, and segment, counted from the row's first
+  // visible one. Null: a block walks all segments of what it serves.
   float* part_out;  // [n_rows][part_tokens][n_heads][max_segments][dim]
   float2* part_ml;  // [n_rows][part_tokens][n_heads][max_segments]: max in base 2, sum
+  // [blocks of a row, KV heads and pairs]: how many left theirs; the last one makes outputs of
+  // them. Null: another kernel does.
+  std::uint32_t* arrivals;
   std::uint32_t n_heads, n_kv_heads, dim, block_tokens, block_shift, window, max_segments;
   std::uint32_t has_softcap, is_encoded, both_ways;
   std::uint32_t rounds;  // q, p and elements are rounded to bf16
   float in_scale, out_scale;
   std::uint32_t part_tokens;
   std::uint32_t most_keys;  // > 0: a query sees so many at most: keys are numbers in its selection
-  std::uint32_t pad;
+  std::uint32_t is_few;     // serves rows of at most kFewTokens new tokens; 0: the others
 };
 
 // How a step's rows become a grid; every number may be too large.
@@ -46,7 +48,12 @@ struct AttentionGrid {
 // never.
 bool serves_tensor_cores(const AttentionParams& params);
 
-// Up to 16 (query, head) pairs of a KV head a block; partial results only.
+// Some (query, head) pairs of a KV head a block: how many, and how many such blocks a
+// multiprocessor holds.
+struct FewBlocks {
+  std::uint32_t pairs, a_multiprocessor;
+};
+FewBlocks few_blocks_of(const AttentionParams& params);
 void launch_attend_few(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
 // 64 such pairs a block.
 void launch_attend_many(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);

@@ -1,369 +1,646 @@
-// Decode: at most 16 (query, head) pairs of one KV head a block, as the 16 rows of a product. Eight
-// warps share each tile: of the scores a warp has 8 keys, of the output an eighth of the columns.
-// Every element's chain of additions is that of attention_many.cu, where a warp has all of them.
+// Decode: up to 8 or 16 (query, head) pairs of one KV head a block. Four warps share a unit of
+// keys: first each scores its own keys, then each adds up its own columns of the output over all of
+// them. Elements of encoded rows are made in registers on their way into a product. Keys and values
+// are operand A, pairs are columns; every element's chain of additions is that of
+// attention_many.cu, where pairs are rows.
+#include <algorithm>
+#include <cstdlib>
+
 #include "backend/cuda/device/attention_tiles.cuh"
+#include "backend/cuda/device/combine.cuh"
+#include "backend/cuda/device/decoded_pairs.cuh"
+#include "backend/cuda/device/few_layout.cuh"
 
 namespace kvasir::backend::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr std::uint32_t kPairs = 16;
-constexpr std::uint32_t kWeightStride = 2 * kTile + 16;  // bytes of a row of probabilities
+// A step of the product adds its 16 products as one, in whatever places they are (sm_90): so a
+// thread's four elements of a step are neighbours in encoded rows. Before: two eights.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+constexpr bool kAnyPlace = true;
+#else
+constexpr bool kAnyPlace = false;
+#endif
 
-template <int kDim>
-constexpr int kExactStages = kDim == 64 ? 4 : 3;
+// Lane 4 g + c has row g, columns 2c and 2c + 1 of 8 x 8: afterwards of the matrix turned over.
+__device__ inline std::uint32_t transposed(std::uint32_t x) {
+  std::uint32_t y;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
 
-// Shared memory: tiles as elements, as many as are in flight, or of encoded rows the one that is
-// made; probabilities; maxima of the warps; of encoded rows the queries, for which registers are
-// short, and centroids.
-template <int kDim, bool kEncoded>
-struct Layout {
-  static constexpr int kStages = kEncoded ? 1 : kExactStages<kDim>;
-  static constexpr std::uint32_t kStageBytes = 2 * kTileBytes<kDim>;
-  static constexpr std::uint32_t kWeightsAt = kStages * kStageBytes;
-  static constexpr std::uint32_t kMaximaAt = kWeightsAt + kPairs * kWeightStride;
-  static constexpr std::uint32_t kQueryAt = kMaximaAt + kWarps * kPairs * 4;
-  static constexpr std::uint32_t kCentroidsAt = kQueryAt + kPairs * kRowStride<kDim>;
-  static constexpr std::uint32_t kBytes = kEncoded ? kCentroidsAt + 1024 : kQueryAt;
-};
-
-// Blocks that a multiprocessor shall hold.
-template <int kDim, bool kEncoded>
-constexpr int kBlocks = kDim > 128 ? 1
-                        : kEncoded ? 3
-                                   : 2;
-
-// Pieces of an encoded tile on their way in registers: of keys, then of values.
-template <int kDim>
-struct Pieces {
-  static constexpr int kCount = kDim / 64;
-  static constexpr std::uint32_t kChunks = kDim / 32;
-  Piece pieces[kCount];
-
-  struct Place {
-    std::uint32_t r, c;
-    bool is_value;
-  };
-  __device__ static Place place_of(int j) {
-    const std::uint32_t i = (threadIdx.x + kThreads * static_cast<std::uint32_t>(j)) % (2 * kDim);
-    return {i / kChunks, i % kChunks, kDim == 64 ? threadIdx.x >= kThreads / 2 : j >= kCount / 2};
-  }
-  __device__ void fetch(const TileSource& source, std::uint32_t tile) {
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) {
-      const Place at = place_of(j);
-      const std::uint32_t position = tile + at.r;
-      if (32 * at.c >= source.p.dim || position < source.begin || position >= source.end) continue;
-      const KvSide& side = at.is_value ? source.p.v : source.p.k;
-      load_piece(pieces[j], side, side.codes, side.scales, side.offsets, source.index(position),
-                 at.c);
-    }
-  }
-  __device__ void expand(const TileSource& source,
-                         std::uint32_t tile,
-                         const float* centroids,
-                         std::byte* to) const {
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) {
-      const Place at = place_of(j);
-      const std::uint32_t position = tile + at.r;
-      if (32 * at.c >= source.p.dim) continue;
-      std::byte* const rows = at.is_value ? to + kTileBytes<kDim> : to;
-      if (position < source.begin || position >= source.end) {
-        store_zeros<PaddedRows<kDim>>(rows, at.r, at.c);
-        continue;
-      }
-      with_codec(at.is_value ? source.p.v : source.p.k, [&](auto kind, auto bits) {
-        store_piece<PaddedRows<kDim>, kind.value, bits.value>(pieces[j], centroids, rows, at.r,
-                                                              at.c);
-      });
-    }
-  }
-};
-
-template <int kDim, bool kEncoded>
+template <class S>
 struct Block {
-  using L = Layout<kDim, kEncoded>;
-  static constexpr int kSteps = kDim / 16;            // of the scores' chain
-  static constexpr int kColumns = kDim / kWarps / 8;  // output columns of a warp, in eights
-
   const AttentionParams& p;
+  const FewLayout& at;
   std::byte* shared;
-  TileSource source;
-  QueryRow rows[2];
-  std::uint32_t warp, lane;
-  std::uint32_t n_halves;  // of the 16 rows: 1 where all pairs are among the first 8
-  std::uint32_t query[kEncoded ? 1 : kSteps][4];
-  float out[kColumns][4];
-  Softmax softmax[2];
+  const FewSource& source;
+  const KvRow& row;
+  std::uint32_t m, warp, lane;
+  KeyRange seen[S::kGroups][2];  // of pairs 8 n + 2 c + e
+  std::uint32_t query[S::kSteps][S::kGroups][2];
+  float out[S::kColumns][S::kGroups][4], merged[S::kColumns][S::kGroups][4];
+  float max[S::kGroups][2], merged_max[S::kGroups][2];
+  Softmax own[S::kGroups], own_merged[S::kGroups];  // of pairs 8 n + g, in warp 0
+
+  // Of the block's pairs; ready after a barrier.
+  __device__ QueryRow& pair(std::uint32_t i) const {
+    return reinterpret_cast<QueryRow*>(shared + at.pairs)[i];
+  }
+  __device__ void find_pairs() {
+    if (threadIdx.x < S::kPairs)
+      pair(threadIdx.x) = query_row(p, row, source.head, m + threadIdx.x);
+    __syncthreads();
+  }
 
   __device__ void load_queries() {
-    if constexpr (kEncoded) {
-      std::byte* const to = shared + L::kQueryAt + lane / 4 * kRowStride<kDim> + lane % 4 * 4;
-      for (std::uint32_t step = warp; step < kSteps; step += kWarps) {
-        std::uint32_t a[4];
-        load_query(p, rows, step, a);
+    const std::uint32_t g = lane / 4, c = lane % 4;
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          *reinterpret_cast<std::uint32_t*>(to + i % 2 * 8 * kRowStride<kDim> + 32 * step +
-                                            i / 2 * 16) = a[i];
+    for (int n = 0; n < S::kGroups; ++n) {
+      seen[n][0] = pair(8 * n + 2 * c).seen, seen[n][1] = pair(8 * n + 2 * c + 1).seen;
+      const QueryRow q = pair(8 * n + g);
+#pragma unroll
+      for (int step = 0; step < S::kSteps; ++step) {
+        const bool is_natural = !S::kEncoded || !kAnyPlace;
+        const std::uint32_t d = 16 * step + (is_natural ? 2 * c : 4 * c);
+        query[step][n][0] = query_pair(p, q, d);
+        query[step][n][1] = query_pair(p, q, d + (is_natural ? 8 : 2));
       }
-    } else {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step)
-        load_query(p, rows, static_cast<std::uint32_t>(step), query[step]);
-    }
-  }
-  __device__ const std::uint32_t (&query_of(int step))[4] {
-    if constexpr (kEncoded) {
-      load_matrices(query[0], shared_address(shared) + L::kQueryAt +
-                                  (lane / 8 % 2 * 8 + lane % 8) * kRowStride<kDim> +
-                                  lane / 16 * 16 + 32 * static_cast<std::uint32_t>(step));
-      return query[0];
-    } else {
-      return query[step];
     }
   }
 
   __device__ void start_segment() {
 #pragma unroll
-    for (int n = 0; n < kColumns; ++n) out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0.0f;
-    softmax[0] = softmax[1] = {minus_infinity(), 0.0f};
-  }
-
-  // Scores of the warp's 8 keys, in x; not visible: minus infinity.
-  __device__ void find_scores(std::uint32_t keys, std::uint32_t tile, float (&x)[4]) {
-    x[0] = x[1] = x[2] = x[3] = 0.0f;
-    const std::uint32_t at = keys + (8 * warp + lane % 8) * kRowStride<kDim> + lane / 8 * 16;
+    for (int n = 0; n < S::kGroups; ++n) {
+      max[n][0] = max[n][1] = minus_infinity();
+      own[n] = {minus_infinity(), 0.0f};
 #pragma unroll
-    for (int step = 0; step < kSteps; step += 2) {
-      std::uint32_t b[4];
-      load_matrices(b, at + 32 * step);
-      multiply_add(x, query_of(step), b[0], b[1]);
-      multiply_add(x, query_of(step + 1), b[2], b[3]);
+      for (int k = 0; k < S::kColumns; ++k)
+        for (int e = 0; e < 4; ++e) out[k][n][e] = 0.0f;
     }
+  }
+  __device__ void start() {
+    start_segment();
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const std::uint32_t key = tile + 8 * warp + lane % 4 * 2 + e % 2;
-      const KeyRange& seen = rows[e / 2].seen;
-      x[e] = key >= seen.begin && key < seen.end ? score_of(p, x[e]) : minus_infinity();
+    for (int n = 0; n < S::kGroups; ++n) {
+      merged_max[n][0] = merged_max[n][1] = minus_infinity();
+      own_merged[n] = {minus_infinity(), 0.0f};
+#pragma unroll
+      for (int k = 0; k < S::kColumns; ++k)
+        for (int e = 0; e < 4; ++e) merged[k][n][e] = 0.0f;
     }
   }
 
-  // Probabilities to shared memory; what the output so far is multiplied by.
-  __device__ void find_weights(const float (&x)[4], float (&keep)[2]) {
-    auto* const maxima = reinterpret_cast<float*>(shared + L::kMaximaAt);
-    keep[1] = 0.0f;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (static_cast<std::uint32_t>(r) >= n_halves) break;
-      const float own = max_of_quad(fmaxf(x[2 * r], x[2 * r + 1]));
-      if (lane % 4 == 0) maxima[(lane / 4 + 8 * r) * kWarps + warp] = own;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (static_cast<std::uint32_t>(r) >= n_halves) break;
-      const auto* const row = reinterpret_cast<const float4*>(maxima + (lane / 4 + 8 * r) * kWarps);
-      const float4 a = row[0], b = row[1];
-      float max =
-          fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
-      max = fmaxf(softmax[r].max, max * p.out_scale);
-      const float reference = reference_of(max);
-      keep[r] = exp2_of(softmax[r].max - reference);
-      softmax[r].max = max;
-      const float low = exp2_of(fmaf(x[2 * r], p.out_scale, -reference));
-      const float high = exp2_of(fmaf(x[2 * r + 1], p.out_scale, -reference));
-      std::byte* const to = shared + L::kWeightsAt + (lane / 4 + 8 * r) * kWeightStride + 16 * warp;
-      *reinterpret_cast<std::uint32_t*>(to + lane % 4 * 4) = pack_bf16(low, high);
-    }
-    __syncthreads();
-  }
+  using Scores = float[S::kKeySteps][S::kGroups][4];  // keys g and g + 8, pairs 2 c and 2 c + 1
 
-  __device__ void add_sums(const std::uint32_t (&weights)[kTile / 16][4], const float (&keep)[2]) {
+  __device__ void score_exact(Scores& x) const {
+    const std::uint32_t from = shared_address(shared) + at.k.codes +
+                               (warp * S::kRows + lane / 8 % 2 * 8 + lane % 8) * at.k.stride +
+                               lane / 16 * 16;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (static_cast<std::uint32_t>(r) >= n_halves) break;
-      float sum = 0.0f;
+    for (int step = 0; step < S::kSteps; ++step) {
+      if (16u * step >= p.dim) break;
 #pragma unroll
-      for (int step = 0; step < 4; ++step)
-        sum = add_pair(add_pair(sum, weights[step][r]), weights[step][r + 2]);
-      softmax[r].sum = fmaf(softmax[r].sum, keep[r], sum);
-    }
-  }
-
-  __device__ void add_values(std::uint32_t values, const float (&keep)[2]) {
-    std::uint32_t weights[kTile / 16][4];
-    const std::uint32_t from = shared_address(shared) + L::kWeightsAt +
-                               (lane / 8 % 2 * 8 + lane % 8) * kWeightStride + lane / 16 * 16;
+      for (int k = 0; k < S::kKeySteps; ++k) {
+        std::uint32_t a[4];
+        load_matrices(a, from + 16 * k * at.k.stride + 32 * step);
 #pragma unroll
-    for (int step = 0; step < 4; ++step) load_matrices(weights[step], from + 32 * step);
-    if (warp == 0) add_sums(weights, keep);  // the others need none
-#pragma unroll
-    for (int n = 0; n < kColumns; ++n) {
-      out[n][0] *= keep[0], out[n][1] *= keep[0];
-      out[n][2] *= keep[1], out[n][3] *= keep[1];
-    }
-    const std::uint32_t column = values + warp * (2 * kDim / kWarps);
-    if constexpr (kColumns == 1) {  // of the 64 keys 32 at a time
-      const std::uint32_t at = column + lane * kRowStride<kDim>;
-#pragma unroll
-      for (int step = 0; step < 4; step += 2) {
-        std::uint32_t b[4];
-        load_transposed(b, at + step * 16 * kRowStride<kDim>);
-        multiply_add(out[0], weights[step], b[0], b[1]);
-        multiply_add(out[0], weights[step + 1], b[2], b[3]);
+        for (int n = 0; n < S::kGroups; ++n)
+          multiply_add(x[k][n], a, query[step][n][0], query[step][n][1]);
       }
-    } else {
-      const std::uint32_t at =
-          column + (lane / 8 % 2 * 8 + lane % 8) * kRowStride<kDim> + lane / 16 * 16;
+    }
+  }
+
+  // The thread's elements of step `step` of a key: two words of operand A.
+  template <KvKind kKind, int kBits>
+  __device__ static uint2 key_pairs(const std::byte* row, int step, std::uint32_t c, GroupScale g) {
+    if constexpr (kAnyPlace) {
+      const std::uint32_t w = load_window<kBits, 4>(row, 4 * step + c);
+      return {pack_bf16(decoded<kKind, kBits>(w, 0, g, nullptr),
+                        decoded<kKind, kBits>(w, 1, g, nullptr)),
+              pack_bf16(decoded<kKind, kBits>(w, 2, g, nullptr),
+                        decoded<kKind, kBits>(w, 3, g, nullptr))};
+    }
+    const std::uint32_t low = load_window<kBits, 2>(row, 8 * step + c),
+                        high = load_window<kBits, 2>(row, 8 * step + 4 + c);
+    return {pack_bf16(decoded<kKind, kBits>(low, 0, g, nullptr),
+                      decoded<kKind, kBits>(low, 1, g, nullptr)),
+            pack_bf16(decoded<kKind, kBits>(high, 0, g, nullptr),
+                      decoded<kKind, kBits>(high, 1, g, nullptr))};
+  }
+  template <KvKind kKind, int kBits>
+  __device__ void score_codes(Scores& x) const {
+    const std::uint32_t c = lane % 4, key = warp * S::kRows + lane / 4,
+                        group_shift = 31 - __clz(static_cast<int>(p.k.group));
+    const auto* const table = reinterpret_cast<const float2*>(shared + at.k.table);
+    const std::byte* const codes = shared + at.k.codes + key * at.k.stride;
 #pragma unroll
-      for (int step = 0; step < 4; ++step) {
+    for (int k = 0; k < S::kKeySteps; ++k) {
+      const std::byte* const rows[2] = {codes + 16 * k * at.k.stride,
+                                        codes + (16 * k + 8) * at.k.stride};
 #pragma unroll
-        for (int n = 0; n < kColumns; n += 2) {
-          std::uint32_t b[4];
-          load_transposed(b, at + step * 16 * kRowStride<kDim> + 16 * n);
-          multiply_add(out[n], weights[step], b[0], b[1]);
-          multiply_add(out[n + 1], weights[step], b[2], b[3]);
+      for (int two = 0; two < S::kSteps / 2; ++two) {
+        if (32u * two >= p.dim) break;
+        const float2* const scales = table + (32u * two >> group_shift) * S::kUnit + key + 16 * k;
+        const GroupScale low{scales[0].x, scales[0].y}, high{scales[8].x, scales[8].y};
+#pragma unroll
+        for (int step = 2 * two; step < 2 * two + 2; ++step) {
+          const uint2 first = key_pairs<kKind, kBits>(rows[0], step, c, low),
+                      second = key_pairs<kKind, kBits>(rows[1], step, c, high);
+          const std::uint32_t a[4] = {first.x, second.x, first.y, second.y};
+#pragma unroll
+          for (int n = 0; n < S::kGroups; ++n)
+            multiply_add(x[k][n], a, query[step][n][0], query[step][n][1]);
         }
       }
     }
   }
 
-  __device__ void take_tile(std::uint32_t tile, std::uint32_t stage) {
-    float x[4], keep[2];
-    const std::uint32_t keys = shared_address(shared) + stage * L::kStageBytes;
-    find_scores(keys, tile, x);
-    find_weights(x, keep);
-    add_values(keys + kTileBytes<kDim>, keep);
+  // Scores of the warp's keys, from position `first` on; not visible: minus infinity.
+  __device__ void find_scores(std::uint32_t first, Scores& x) const {
+#pragma unroll
+    for (int k = 0; k < S::kKeySteps; ++k)
+      for (int n = 0; n < S::kGroups; ++n) x[k][n][0] = x[k][n][1] = x[k][n][2] = x[k][n][3] = 0.0f;
+    if constexpr (S::kEncoded) {
+      with_codec(p.k, [&](auto kind, auto bits) {
+        if constexpr (kind.value != KvKind::turbo_values) score_codes<kind.value, bits.value>(x);
+      });
+    } else {
+      score_exact(x);
+    }
+#pragma unroll
+    for (int k = 0; k < S::kKeySteps; ++k) {
+#pragma unroll
+      for (int n = 0; n < S::kGroups; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const std::uint32_t key = first + 16 * k + e / 2 * 8 + lane / 4;
+          const KeyRange& range = seen[n][e % 2];
+          x[k][n][e] =
+              key >= range.begin && key < range.end ? score_of(p, x[k][n][e]) : minus_infinity();
+        }
+      }
+    }
   }
 
-  __device__ void store_segment(std::uint32_t segment) {
+  __device__ float* maxima() const { return reinterpret_cast<float*>(shared + at.maxima); }
+  __device__ void tell_maxima(const Scores& x) const {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float sum = sum_of_quad(softmax[r].sum);
-      if (rows[r].seen.end == 0) continue;
-      const std::size_t at = part_index(p, blockIdx.z, rows[r].i, rows[r].head, segment);
-      if (warp == 0 && lane % 4 == 0) p.part_ml[at] = {softmax[r].max, sum};
+    for (int n = 0; n < S::kGroups; ++n) {
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        const std::uint32_t d = warp * (kDim / kWarps) + 8 * n + lane % 4 * 2;
-        if (d >= p.dim) continue;
-        *reinterpret_cast<float2*>(p.part_out + at * p.dim + d) = {out[n][2 * r],
-                                                                   out[n][2 * r + 1]};
+      for (int e = 0; e < 2; ++e) {
+        float own_max = minus_infinity();
+#pragma unroll
+        for (int k = 0; k < S::kKeySteps; ++k)
+          own_max = fmaxf(own_max, fmaxf(x[k][n][e], x[k][n][e + 2]));
+#pragma unroll
+        for (int half = 4; half < 32; half *= 2)
+          own_max = fmaxf(own_max, __shfl_xor_sync(~0u, own_max, half));
+        if (lane < 4) maxima()[(8 * n + 2 * lane + e) * S::kWarps + warp] = own_max;
+      }
+    }
+  }
+  // The running maximum of a pair after each tile, from what it was; keep: what a tile leaves of
+  // sums before it.
+  struct Maxima {
+    float reference[S::kTiles], keep[S::kTiles];
+  };
+  __device__ Maxima walk_maxima(std::uint32_t i, float& running) const {
+    const float4 four = reinterpret_cast<const float4*>(maxima())[i];
+    float tiles[4] = {four.x, four.y, four.z, four.w};
+    if constexpr (S::kTiles == 2)
+      tiles[0] = fmaxf(tiles[0], tiles[1]), tiles[1] = fmaxf(tiles[2], tiles[3]);
+    Maxima out_of;
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) {
+      const float next = fmaxf(running, tiles[t] * p.out_scale);
+      out_of.reference[t] = reference_of(next);
+      out_of.keep[t] = exp2_of(running - out_of.reference[t]);
+      running = next;
+    }
+    return out_of;
+  }
+
+  // Probabilities to shared memory, as operand B of the values' product; what outputs so far are
+  // multiplied by at each tile.
+  __device__ void find_weights(Scores& x, float (&keep)[S::kTiles][S::kGroups][2]) {
+#pragma unroll
+    for (int n = 0; n < S::kGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const Maxima found = walk_maxima(8 * n + 2 * (lane % 4) + e, max[n][e]);
+        float reference = found.reference[0];
+#pragma unroll
+        for (int t = 0; t < S::kTiles; ++t) {
+          keep[t][n][e] = found.keep[t];
+          if (warp * S::kTiles / S::kWarps == static_cast<std::uint32_t>(t))
+            reference = found.reference[t];
+        }
+#pragma unroll
+        for (int k = 0; k < S::kKeySteps; ++k) {
+          x[k][n][e] = exp2_of(fmaf(x[k][n][e], p.out_scale, -reference));
+          x[k][n][e + 2] = exp2_of(fmaf(x[k][n][e + 2], p.out_scale, -reference));
+        }
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < S::kKeySteps; ++k) {
+#pragma unroll
+      for (int n = 0; n < S::kGroups; ++n)
+        *weights(warp * S::kKeySteps + k, n) = {transposed(pack_bf16(x[k][n][0], x[k][n][1])),
+                                                transposed(pack_bf16(x[k][n][2], x[k][n][3]))};
+    }
+  }
+  __device__ uint2* weights(std::uint32_t step, int n) const {
+    return reinterpret_cast<uint2*>(shared + at.weights) + (step * S::kGroups + n) * 32 + lane;
+  }
+
+  // Operand A of the values' product: 16 columns, 16 keys from 16 · step on.
+  __device__ void load_exact_values(std::uint32_t step, std::uint32_t (&a)[S::kColumns][4]) const {
+    const std::uint32_t from = shared_address(shared) + at.v.codes +
+                               (16 * step + lane / 16 * 8 + lane % 8) * at.v.stride +
+                               warp * 2 * S::kDims + lane / 8 % 2 * 16;
+#pragma unroll
+    for (int k = 0; k < S::kColumns; ++k) load_transposed(a[k], from + 32 * k);
+  }
+  // Of a run of columns each thread has neighbours: row g of operand A is a first one, row g + 8
+  // the one behind it.
+  static constexpr int kNeighbours = S::kColumns == 1 ? 2 : 4;
+  template <KvKind kKind, int kBits>
+  __device__ void load_value_codes(std::uint32_t step,
+                                   const float* centroids,
+                                   std::uint32_t (&a)[S::kColumns][4]) const {
+    const std::uint32_t key = 16 * step + lane % 4 * 2,
+                        group_shift = 31 - __clz(static_cast<int>(p.v.group));
+    const std::byte* const row = shared + at.v.codes + key * at.v.stride;
+#pragma unroll
+    for (int k = 0; k < S::kColumns; k += kNeighbours / 2) {
+      const std::uint32_t column = warp * S::kDims + 16 * k;
+      const auto* const scales = reinterpret_cast<const float4*>(shared + at.v.table) +
+                                 ((column >> group_shift) * S::kUnit + key) / 2;
+      const float4 near = scales[0], far = scales[4];
+      const GroupScale of[4] = {{near.x, near.y}, {near.z, near.w}, {far.x, far.y}, {far.z, far.w}};
+      std::uint32_t w[4];
+#pragma unroll
+      for (std::uint32_t j = 0; j < 4; ++j)
+        w[j] = load_window<kBits, kNeighbours>(row + (j % 2 + j / 2 * 8) * at.v.stride,
+                                               column / kNeighbours + lane / 4);
+#pragma unroll
+      for (int i = 0; i < kNeighbours; ++i) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+          a[k + i / 2][i % 2 + 2 * h] =
+              pack_bf16(decoded<kKind, kBits>(w[2 * h], i, of[2 * h], centroids),
+                        decoded<kKind, kBits>(w[2 * h + 1], i, of[2 * h + 1], centroids));
+      }
+    }
+  }
+
+  // What `of` has for tile t, from registers.
+  template <class F>
+  __device__ static float at_tile(int t, F&& of) {
+    float out_of = of(0);
+#pragma unroll
+    for (int u = 1; u < S::kTiles; ++u) out_of = t == u ? of(u) : out_of;
+    return out_of;
+  }
+  // load(step, a) brings the values of 16 keys.
+  template <class Load>
+  __device__ void add_values(std::uint32_t first,
+                             const float (&keep)[S::kTiles][S::kGroups][2],
+                             Load&& load) {
+    if (warp * S::kDims >= p.dim) return;
+    Maxima sums[S::kGroups];
+    if (warp == 0) {
+#pragma unroll
+      for (int n = 0; n < S::kGroups; ++n) sums[n] = walk_maxima(8 * n + lane / 4, own[n].max);
+    }
+#pragma unroll 1
+    for (int t = 0; t < S::kTiles; ++t) {
+      const std::uint32_t tile = first + t * kTile;
+      if (tile >= source.end || tile + kTile <= source.begin) continue;
+      float sum[S::kGroups] = {};
+#pragma unroll
+      for (int n = 0; n < S::kGroups; ++n) {
+        const float kept[2] = {at_tile(t, [&](int u) { return keep[u][n][0]; }),
+                               at_tile(t, [&](int u) { return keep[u][n][1]; })};
+#pragma unroll
+        for (int k = 0; k < S::kColumns; ++k)
+          for (int e = 0; e < 4; ++e) out[k][n][e] *= kept[e % 2];
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const std::uint32_t step = 4 * t + j;
+        std::uint32_t a[S::kColumns][4];
+        load(step, a);
+#pragma unroll
+        for (int n = 0; n < S::kGroups; ++n) {
+          const uint2 b = *weights(step, n);
+          if (warp == 0) sum[n] = add_pair(add_pair(sum[n], b.x), b.y);
+#pragma unroll
+          for (int k = 0; k < S::kColumns; ++k) multiply_add(out[k][n], a[k], b.x, b.y);
+        }
+      }
+      if (warp == 0) {
+#pragma unroll
+        for (int n = 0; n < S::kGroups; ++n)
+          own[n].sum = fmaf(own[n].sum, at_tile(t, [&](int u) { return sums[n].keep[u]; }), sum[n]);
+      }
+    }
+  }
+  __device__ void add_values(std::uint32_t first, const float (&keep)[S::kTiles][S::kGroups][2]) {
+    if constexpr (S::kEncoded) {
+      const auto* const centroids = reinterpret_cast<const float*>(shared + at.centroids);
+      with_codec(p.v, [&](auto kind, auto bits) {
+        if constexpr (kind.value != KvKind::turbo_keys)
+          add_values(first, keep, [&](std::uint32_t step, auto& a) {
+            load_value_codes<kind.value, bits.value>(step, centroids, a);
+          });
+      });
+    } else {
+      add_values(first, keep, [&](std::uint32_t step, auto& a) { load_exact_values(step, a); });
+    }
+  }
+
+  __device__ static bool meets(const KeyRange& range, std::uint32_t segment) {
+    return segment * kSegment < range.end && (segment + 1) * kSegment > range.begin;
+  }
+  __device__ void merge_segment(std::uint32_t segment) {
+#pragma unroll
+    for (int n = 0; n < S::kGroups; ++n) {
+      if (warp == 0) {
+        own[n].sum = sum_of_quad(own[n].sum);
+        if (meets(pair(8 * n + lane / 4).seen, segment)) merge(own_merged[n], own[n]);
+      }
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (!meets(seen[n][e], segment)) continue;
+        Softmax kept{merged_max[n][e], 0.0f};
+        const Merge f = merge(kept, {max[n][e], 0.0f});
+        merged_max[n][e] = kept.max;
+#pragma unroll
+        for (int k = 0; k < S::kColumns; ++k) {
+#pragma unroll
+          for (int r = e; r < 4; r += 2)
+            merged[k][n][r] = fmaf(merged[k][n][r], f.keep, out[k][n][r] * f.gain);
+        }
+      }
+    }
+    start_segment();
+  }
+
+  // f(column, e / 2 …): the thread's places of an output row.
+  __device__ std::uint32_t column_of(int k, int half) const {
+    const std::uint32_t g = lane / 4, base = warp * S::kDims;
+    if (!S::kEncoded) return base + 16 * k + 8 * half + g;
+    return base + 16 * (k & ~(kNeighbours / 2 - 1)) + kNeighbours * g +
+           2 * (k % (kNeighbours / 2)) + half;
+  }
+  __device__ void store_part(std::uint32_t row_index,
+                             std::uint32_t segment,
+                             std::uint32_t row_first) {
+#pragma unroll
+    for (int n = 0; n < S::kGroups; ++n) {
+      if (warp == 0) {
+        const float sum = sum_of_quad(own[n].sum);
+        const QueryRow q = pair(8 * n + lane / 4);
+        if (lane % 4 == 0 && q.seen.end != 0)
+          p.part_ml[part_index(p, row_index, q.i, q.head, segment - row_first)] = {own[n].max, sum};
+      }
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const QueryRow q = pair(8 * n + 2 * (lane % 4) + e);
+        if (q.seen.end == 0) continue;
+        float* const to =
+            p.part_out + part_index(p, row_index, q.i, q.head, segment - row_first) * p.dim;
+        store_row(to, n, e, out, [](float x) { return x; });
+      }
+    }
+    start_segment();
+  }
+  template <class F>
+  __device__ void store_row(
+      float* to, int n, int e, const float (&from)[S::kColumns][S::kGroups][4], F&& f) const {
+#pragma unroll
+    for (int k = 0; k < S::kColumns; ++k) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t d = column_of(k, half);
+        if (d < p.dim) to[d] = f(from[k][n][e + 2 * half]);
+      }
+    }
+  }
+
+  // What all segments of the block's pairs came to.
+  __device__ void finish() {
+    auto* const ending = reinterpret_cast<float2*>(shared + at.ending);
+    if (warp == 0) {
+#pragma unroll
+      for (int n = 0; n < S::kGroups; ++n) {
+        const QueryRow q = pair(8 * n + lane / 4);
+        const float keep = p.sinks ? add_sink(own_merged[n], p.sinks[q.head]) : 1.0f;
+        if (lane % 4 == 0) ending[8 * n + lane / 4] = {keep, own_merged[n].sum};
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < S::kGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const std::uint32_t i = 8 * n + 2 * (lane % 4) + e;
+        const QueryRow q = pair(i);
+        if (q.seen.end == 0) continue;
+        const float2 end = ending[i];
+        store_row(p.out.row(q.token) + std::size_t{q.head} * p.dim, n, e, merged,
+                  [&](float x) { return x * end.x / end.y; });
       }
     }
   }
 };
 
-// Tiles of a block's segments, one list: number t is tile t % 4 of every step-th segment.
-struct TileList {
-  std::uint32_t first, step, n_segments, begin, end;
-  __device__ std::uint32_t segment(std::uint32_t t) const { return first + t / 4 * step; }
-  __device__ std::uint32_t position(std::uint32_t t) const {
-    return segment(t) * kSegment + t % 4 * kTile;
+// The block's units, one list: of every step-th segment the units that have keys.
+template <class S>
+struct UnitList {
+  std::uint32_t first, step, begin, end;  // begin, end: numbers of units
+
+  __device__ UnitList(std::uint32_t first_segment,
+                      std::uint32_t last_segment,
+                      std::uint32_t step_of,
+                      KeyRange keys)
+      : first(first_segment), step(step_of) {
+    const std::uint32_t n = (last_segment - first) / step, from = first * kSegment,
+                        last = (first + n * step) * kSegment;
+    begin = keys.begin > from ? (keys.begin - from) / S::kUnit : 0;
+    end = n * S::kUnitsASegment + (min(keys.end - last, kSegment) + S::kUnit - 1) / S::kUnit;
   }
-  __device__ bool has(std::uint32_t t) const {
-    return t < 4 * n_segments && position(t) < end && position(t) + kTile > begin;
+  __device__ std::uint32_t segment(std::uint32_t u) const {
+    return first + u / S::kUnitsASegment * step;
+  }
+  __device__ std::uint32_t position(std::uint32_t u) const {
+    return segment(u) * kSegment + u % S::kUnitsASegment * S::kUnit;
+  }
+  __device__ bool ends_segment(std::uint32_t u) const {
+    return u + 1 == end || (u + 1) % S::kUnitsASegment == 0;
   }
 };
 
-template <int kDim, class B>
-__device__ void walk_exact(B& block, const TileList& tiles, std::uint32_t row_first) {
-  constexpr int kDepth = B::L::kStages;
-  const auto fetch = [&](std::uint32_t t) {
-    if (tiles.has(t))
-      fetch_exact<PaddedRows<kDim>, kThreads>(
-          block.source, tiles.position(t),
-          shared_address(block.shared) + t % kDepth * B::L::kStageBytes);
-    commit_copies();
+// Keys of the next unit are on their way from when this one's have been scored, values from when
+// they have been added up.
+template <class S, class EndSegment>
+__device__ void walk(Block<S>& block, const UnitList<S>& units, EndSegment&& end_segment) {
+  const FewSource& source = block.source;
+  const AttentionParams& p = block.p;
+  const std::uint32_t warp = block.warp, lane = block.lane, base = shared_address(block.shared);
+  const auto runs_of = [&](std::uint32_t u) {
+    return FewRuns<S>(source, units.position(u) + warp * S::kRows, lane);
   };
-  for (std::uint32_t t = 0; t < kDepth - 1; ++t) fetch(t);
-  block.load_queries();  // while the first tiles are on their way
-  for (std::uint32_t t = 0; t < 4 * tiles.n_segments; ++t) {
-    wait_for_copies<kDepth - 2>();
-    __syncthreads();
-    fetch(t + kDepth - 1);
-    if (t % 4 == 0) block.start_segment();
-    if (tiles.has(t)) block.take_tile(tiles.position(t), t % kDepth);
-    if (t % 4 == 3) block.store_segment(tiles.segment(t) - row_first);
-  }
-}
-
-// A tile's elements are made while the next one's codes are on their way.
-template <int kDim, class B>
-__device__ void walk_encoded(B& block, const TileList& tiles, std::uint32_t row_first) {
-  auto* const centroids = reinterpret_cast<float*>(block.shared + B::L::kCentroidsAt);
-  Pieces<kDim> pieces;
-  if (tiles.has(0)) pieces.fetch(block.source, tiles.position(0));
-  load_centroids<kThreads>(block.p.v, centroids);
+  const auto fetch_keys = [&](const FewRuns<S>& runs) {
+    runs.fetch(source, p.k, block.at.k, base, warp, lane);
+  };
+  const auto fetch_values = [&](const FewRuns<S>& runs) {
+    runs.fetch(source, p.v, block.at.v, base, warp, lane);
+  };
+  FewRuns<S> runs = runs_of(units.begin);
+  fetch_keys(runs);
+  commit_copies();
+  fetch_values(runs);
+  commit_copies();
+  block.start();
+  block.find_pairs();
   block.load_queries();
-  for (std::uint32_t t = 0; t < 4 * tiles.n_segments; ++t) {
-    __syncthreads();  // the last tile's elements have been used
-    if (tiles.has(t)) pieces.expand(block.source, tiles.position(t), centroids, block.shared);
-    if (tiles.has(t + 1)) pieces.fetch(block.source, tiles.position(t + 1));
-    if (t % 4 == 0) block.start_segment();
-    if (tiles.has(t)) {
-      __syncthreads();
-      block.take_tile(tiles.position(t), 0);
+  for (std::uint32_t u = units.begin; u < units.end; ++u) {
+    const std::uint32_t first = units.position(u), own_first = first + warp * S::kRows;
+    const bool has_next = u + 1 < units.end;
+    if (has_next) runs = runs_of(u + 1);
+    typename Block<S>::Scores x;
+    float keep[S::kTiles][S::kGroups][2];
+    wait_for_copies<1>();
+    __syncwarp();
+    if constexpr (S::kEncoded) {
+      make_few_table<S>(source, p.k, block.at.k, block.shared, own_first, warp, lane);
+      __syncwarp();
     }
-    if (t % 4 == 3) block.store_segment(tiles.segment(t) - row_first);
+    block.find_scores(own_first, x);
+    __syncwarp();
+    if (has_next) fetch_keys(runs);
+    commit_copies();
+    block.tell_maxima(x);
+    __syncthreads();
+    block.find_weights(x, keep);
+    wait_for_copies<1>();
+    __syncwarp();
+    if constexpr (S::kEncoded)
+      make_few_table<S>(source, p.v, block.at.v, block.shared, own_first, warp, lane);
+    __syncthreads();
+    block.add_values(first, keep);
+    if (units.ends_segment(u)) end_segment(units.segment(u));
+    __syncthreads();
+    if (has_next) fetch_values(runs);
+    commit_copies();
   }
 }
 
-template <int kDim, bool kEncoded>
-__global__ void __launch_bounds__(kThreads, kBlocks<kDim, kEncoded>) attend_few(AttentionParams p) {
+// Whether this block was the last of n_blocks to come here; what the others wrote is seen by it.
+__device__ bool is_last_of(std::uint32_t* arrivals, std::uint32_t n_blocks) {
+  __shared__ std::uint32_t before;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) before = atomicInc(arrivals, n_blocks - 1);
+  __syncthreads();
+  if (before != n_blocks - 1) return false;
+  __threadfence();
+  return true;
+}
+
+struct Params {
+  AttentionParams attention;
+  FewLayout layout;
+};
+
+template <class S, int kBlocks>
+__global__ void __launch_bounds__(S::kThreads, kBlocks)
+    attend_few(const __grid_constant__ Params params) {
   extern __shared__ __align__(16) std::byte shared[];
+  const AttentionParams& p = params.attention;
+  const FewLayout& layout = params.layout;
   const KvRow row = p.rows[blockIdx.z];
   if (!serves(p, row)) return;
   const std::uint32_t kv_head = blockIdx.y % p.n_kv_heads, heads = p.n_heads / p.n_kv_heads,
-                      m = blockIdx.y / p.n_kv_heads * kPairs;
+                      m = blockIdx.y / p.n_kv_heads * S::kPairs;
   if (m >= row.n_new * heads) return;
-  const KeyRange first_seen = keys_of(p, row, m / heads);
-  const std::uint32_t end = keys_of(p, row, min((m + kPairs - 1) / heads, row.n_new - 1)).end,
-                      row_first = keys_of(p, row, 0).begin / kSegment,
-                      first = first_seen.begin / kSegment + blockIdx.x, last = (end - 1) / kSegment;
-  if (first > last) return;
-  const std::uint32_t lane = threadIdx.x % 32;
-  Block<kDim, kEncoded> block{
-      .p = p,
-      .shared = shared,
-      .source = {p, row.blocks, kv_head, first_seen.begin, row.length + row.n_new},
-      .rows = {query_row(p, row, kv_head, m + lane / 4),
-               query_row(p, row, kv_head, m + lane / 4 + 8)},
-      .warp = threadIdx.x / 32,
-      .lane = lane,
-      .n_halves = row.n_new * heads - m > 8 ? 2u : 1u};
-  if (p.dim < kDim) {
-    clear<kThreads>(shared, Layout<kDim, kEncoded>::kWeightsAt);
-    __syncthreads();
-  }
-  const TileList tiles{first, gridDim.x, (last - first) / gridDim.x + 1, first_seen.begin, end};
-  if constexpr (kEncoded) {
-    walk_encoded<kDim>(block, tiles, row_first);
-  } else {
-    walk_exact<kDim>(block, tiles, row_first);
+  const std::uint32_t last_i = min((m + S::kPairs - 1) / heads, row.n_new - 1);
+  const KeyRange keys{keys_of(p, row, m / heads).begin, keys_of(p, row, last_i).end};
+  const std::uint32_t row_first = keys_of(p, row, 0).begin / kSegment,
+                      first = keys.begin / kSegment, last = (keys.end - 1) / kSegment;
+  if (first + blockIdx.x > last) return;
+  const FewSource source{p, row.blocks, kv_head, keys.begin, row.length + row.n_new};
+  Block<S> block{.p = p,
+                 .at = layout,
+                 .shared = shared,
+                 .source = source,
+                 .row = row,
+                 .m = m,
+                 .warp = threadIdx.x / 32,
+                 .lane = threadIdx.x % 32};
+  if (S::kEncoded)
+    load_centroids<S::kThreads>(p.v, reinterpret_cast<float*>(shared + layout.centroids));
+  const UnitList<S> units(first + blockIdx.x, last, gridDim.x, keys);
+  walk(block, units, [&](std::uint32_t segment) {
+    p.part_out ? block.store_part(blockIdx.z, segment, row_first) : block.merge_segment(segment);
+  });
+  if (p.part_out == nullptr) block.finish();
+  if (p.arrivals == nullptr) return;
+  const std::uint32_t n_blocks = min(gridDim.x, last - first + 1);
+  if (!is_last_of(p.arrivals + blockIdx.z * gridDim.y + blockIdx.y, n_blocks)) return;
+  auto* const factors = reinterpret_cast<Merge*>(shared + layout.weights) + block.warp * 32;
+  for (std::uint32_t i = block.warp; i < S::kPairs; i += S::kWarps) {
+    const QueryRow q = block.pair(i);
+    if (q.seen.end != 0) combine_by_warp<S::kDim>(p, row, blockIdx.z, q.i, q.head, factors);
   }
 }
 
-template <int kDim>
-void launch(Queue& queue, const AttentionParams& p, dim3 grid) {
-  if (p.is_encoded != 0) {
-    queue.launch(attend_few<kDim, true>, grid, kThreads, Layout<kDim, true>::kBytes, p);
-  } else {
-    queue.launch(attend_few<kDim, false>, grid, kThreads, Layout<kDim, false>::kBytes, p);
-  }
+// f(shape, blocks a multiprocessor) of the kernel that serves rows of up to so many pairs.
+template <int kDim, bool kEncoded, class F>
+auto with_shape_of(F&& f) {
+  constexpr int kBlocks = kDim > 128 ? (kEncoded ? 2 : 1) : kEncoded ? 4 : 3;
+  return f(FewShape<kDim, kEncoded, 1, 128>{}, std::integral_constant<int, kBlocks>{});
 }
+template <class F>
+auto with_shape(const AttentionParams& p, F&& f) {
+#ifdef ATT_ONLY
+  return p.is_encoded ? with_shape_of<128, true>(f) : with_shape_of<128, false>(f);
+#else
+  if (p.is_encoded != 0)
+    return p.dim <= 64    ? with_shape_of<64, true>(f)
+           : p.dim <= 128 ? with_shape_of<128, true>(f)
+                          : with_shape_of<256, true>(f);
+  return p.dim <= 64    ? with_shape_of<64, false>(f)
+         : p.dim <= 128 ? with_shape_of<128, false>(f)
+                        : with_shape_of<256, false>(f);
+#endif
+}
+
+constexpr std::uint32_t kSharedBytes = 227 << 10;  // of a multiprocessor
 
 }  // namespace
 
+FewBlocks few_blocks_of(const AttentionParams& p) {
+  return with_shape(p, [&](auto shape, auto n_blocks) {
+    using S = decltype(shape);
+    const std::uint32_t fit = kSharedBytes / (FewLayout::of<S>(p).size + 1024);
+    return FewBlocks{S::kPairs, std::clamp<std::uint32_t>(fit, 1, n_blocks.value)};
+  });
+}
+
 void launch_attend_few(Queue& queue, const AttentionParams& p, const AttentionGrid& g) {
-  const std::uint32_t heads = p.n_heads / p.n_kv_heads;
-  const dim3 grid(g.n_splits, p.n_kv_heads * ((g.most_new * heads + kPairs - 1) / kPairs),
-                  g.n_rows);
-  p.dim <= 64    ? launch<64>(queue, p, grid)
-  : p.dim <= 128 ? launch<128>(queue, p, grid)
-                 : launch<256>(queue, p, grid);
+  with_shape(p, [&](auto shape, auto n_blocks) {
+    using S = decltype(shape);
+    const std::uint32_t n_groups =
+        (g.most_new * (p.n_heads / p.n_kv_heads) + S::kPairs - 1) / S::kPairs;
+    const FewLayout layout = FewLayout::of<S>(p);
+    queue.launch(attend_few<S, n_blocks.value>, dim3(g.n_splits, p.n_kv_heads * n_groups, g.n_rows),
+                 S::kThreads, layout.size, Params{p, layout});
+  });
 }
 
 bool serves_tensor_cores(const AttentionParams& p) {

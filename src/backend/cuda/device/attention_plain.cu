@@ -1,5 +1,6 @@
 // Attention of any shape: a warp a query and head. And what follows partial results of any kernel.
 #include "backend/cuda/device/attention.cuh"
+#include "backend/cuda/device/combine.cuh"
 #include "backend/cuda/device/plain_attention.cuh"
 
 namespace kvasir::backend::cuda {
@@ -68,30 +69,6 @@ __global__ void attend_plain(AttentionParams p) {
 constexpr unsigned kCombineThreads = 128;
 constexpr std::uint32_t kChunk = 128;  // segments whose factors are found together
 
-// Factors of segments [0, n) of a chunk by one warp, each lane's in ascending order: a maximum is
-// exact in any order, so only the sum is a chain.
-__device__ void find_factors(const float2* parts, std::uint32_t n, Softmax& kept, Merge* factors) {
-  for (std::uint32_t begin = 0; begin < n; begin += 32) {
-    const std::uint32_t s = begin + threadIdx.x;
-    const float2 part = s < n ? parts[s] : float2{minus_infinity(), 0.0f};
-    float upto = part.x;
-    for (int step = 1; step < 32; step *= 2) {
-      const float other = __shfl_up_sync(~0u, upto, step);
-      if (static_cast<int>(threadIdx.x) >= step) upto = fmaxf(upto, other);
-    }
-    upto = fmaxf(upto, kept.max);
-    float before = __shfl_up_sync(~0u, upto, 1);
-    if (threadIdx.x == 0) before = kept.max;
-    Softmax own{before, 0.0f};
-    const Merge m = merge(own, {part.x, part.y});
-    if (s < n) factors[s] = m;
-    const float added = part.y * m.gain;
-    for (std::uint32_t l = 0; l < 32 && begin + l < n; ++l)
-      kept.sum = fmaf(kept.sum, __shfl_sync(~0u, m.keep, l), __shfl_sync(~0u, added, l));
-    kept.max = __shfl_sync(~0u, upto, 31);
-  }
-}
-
 template <int kPerThread>
 __global__ void combine_kernel(AttentionParams p) {
   __shared__ Merge factors[kChunk];
@@ -100,10 +77,7 @@ __global__ void combine_kernel(AttentionParams p) {
   const std::uint32_t i = blockIdx.x / p.n_heads, head = blockIdx.x % p.n_heads,
                       token = row.first_token + i;
   if (i >= row.n_new || !serves(p, row)) return;
-  const KeyRange seen = keys_of(p, row, i);
-  const std::uint32_t row_first = keys_of(p, row, 0).begin / kSegment,
-                      first = seen.begin / kSegment, n = (seen.end - 1) / kSegment + 1 - first;
-  const std::size_t base = part_index(p, blockIdx.y, i, head, first - row_first);
+  const auto [base, n] = parts_of(p, row, blockIdx.y, i, head);
   Softmax kept{minus_infinity(), 0.0f};
   float out[kPerThread] = {};
   for (std::uint32_t begin = 0; begin < n; begin += kChunk) {

@@ -1,0 +1,191 @@
+// Decode attention's shared memory, and how a warp brings rows of KV state to it.
+#pragma once
+
+#include "backend/cuda/device/attention.cuh"
+#include "backend/cuda/device/kv_side.cuh"
+#include "backend/cuda/device/tensor_core.cuh"
+
+namespace kvasir::backend::cuda {
+
+// kUnit keys are worked on together by four warps: of the scores a warp has kRows keys, of the
+// output kDims columns. kGroups · 8 pairs (query, head).
+template <int kDimOf, bool kEncodedOf, int kGroupsOf, int kUnitOf>
+struct FewShape {
+  static constexpr int kDim = kDimOf, kGroups = kGroupsOf, kUnit = kUnitOf;
+  static constexpr bool kEncoded = kEncodedOf;
+  static constexpr int kWarps = 4, kThreads = 32 * kWarps, kPairs = 8 * kGroups;
+  static constexpr int kRows = kUnit / kWarps, kKeySteps = kRows / 16;
+  static constexpr int kTiles = kUnit / static_cast<int>(kTile);
+  static constexpr int kUnitsASegment = static_cast<int>(kSegment) / kUnit;
+  static constexpr int kSteps = kDim / 16, kDims = kDim / kWarps, kColumns = kDims / 16;
+};
+
+// Bytes from one row to the next in shared memory: an odd number of 16s, so that eight rows lie in
+// different banks. Rows of other lengths follow one another.
+__host__ __device__ inline std::uint32_t few_stride(std::uint32_t row_bytes) {
+  return row_bytes % 16 != 0 || row_bytes / 16 % 2 == 1 ? row_bytes : row_bytes + 16;
+}
+
+struct FewSideLayout {
+  std::uint32_t codes, stride, scales, offsets, table;
+};
+struct FewLayout {
+  FewSideLayout k, v;
+  std::uint32_t weights, maxima, pairs, ending, centroids, size;
+
+  template <class S>
+  __host__ __device__ static FewLayout of(const AttentionParams& p) {
+    FewLayout out{};
+    std::uint32_t at = 0;
+    const auto take = [&](std::uint32_t n_bytes) {
+      const std::uint32_t from = at;
+      at += (n_bytes + 15) / 16 * 16;
+      return from;
+    };
+    const auto take_side = [&](const KvSide& side) {
+      FewSideLayout s{};
+      s.stride = few_stride(side.code_bytes);
+      s.codes = take(S::kUnit * s.stride);
+      if (!S::kEncoded) return s;
+      s.scales = take(S::kUnit * side.scale_bytes);
+      s.offsets = take(S::kUnit * side.offset_bytes);
+      s.table = take(p.dim / side.group * S::kUnit * 8);
+      return s;
+    };
+    out.k = take_side(p.k);
+    out.v = take_side(p.v);
+    out.weights = take(S::kUnit / 16 * 32 * 8 * S::kGroups);
+    out.maxima = take(S::kPairs * S::kWarps * 4);
+    out.pairs = take(S::kPairs * 20);
+    out.ending = take(S::kPairs * 8);
+    out.centroids = take(S::kEncoded && p.v.kind == KvKind::turbo_values ? 1024 : 0);
+    out.size = at;
+    return out;
+  }
+};
+
+// What a block reads: one row's keys of one head, of which [begin, end) are there.
+struct FewSource {
+  const AttentionParams& p;
+  const std::uint32_t* blocks;
+  std::uint32_t head, begin, end;
+};
+
+// A warp's kRows rows of a unit, from position `first` on, lie in runs of a block's rows, or all
+// in one. Lane r knows where run r begins.
+template <class S>
+struct FewRuns {
+  std::uint32_t first, run_rows, row;
+  bool is_there;
+
+  __device__ FewRuns(const FewSource& s, std::uint32_t first_position, std::uint32_t lane)
+      : first(first_position), run_rows(min(std::uint32_t{S::kRows}, s.p.block_tokens)), row(0) {
+    const std::uint32_t position = first + lane * run_rows;
+    is_there = lane * run_rows < S::kRows && position < s.end && position + run_rows > s.begin;
+    if (!is_there) return;
+    const std::uint32_t block = s.blocks[position >> s.p.block_shift];
+    row =
+        (block * s.p.n_kv_heads + s.head) * s.p.block_tokens + (position & (s.p.block_tokens - 1));
+  }
+  __device__ std::uint32_t n_runs() const { return S::kRows / run_rows; }
+
+  // Rows as they lie, one after another.
+  __device__ void copy_run_on(const std::byte* plane,
+                              std::uint32_t row_bytes,
+                              std::uint32_t to,
+                              std::uint32_t lane) const {
+    for (std::uint32_t r = 0; r < n_runs(); ++r) {
+      const std::uint32_t from_row = __shfl_sync(~0u, row, r);
+      if (!__shfl_sync(~0u, is_there, r)) continue;
+      const std::byte* const from = plane + std::size_t{from_row} * row_bytes;
+      for (std::uint32_t i = 16 * lane; i < run_rows * row_bytes; i += 512)
+        copy_16_async(to + r * run_rows * row_bytes + i, from + i);
+    }
+  }
+
+  // Rows `stride` bytes apart. Exact rows that are not there become zeros.
+  __device__ void copy_rows(const FewSource& s,
+                            const std::byte* plane,
+                            std::uint32_t row_bytes,
+                            std::uint32_t stride,
+                            std::uint32_t to,
+                            std::uint32_t lane) const {
+    if (row_bytes % 16 != 0) {
+      copy_run_on(plane, row_bytes, to, lane);
+      return;
+    }
+    const std::uint32_t n_chunks = row_bytes / 16;
+    const bool is_whole = n_runs() == 1 && first >= s.begin && first + S::kRows <= s.end;
+    if (is_whole && (n_chunks & (n_chunks - 1)) == 0 && n_chunks <= 32) {
+      const std::byte* from = plane + std::size_t{__shfl_sync(~0u, row, 0)} * row_bytes + 16 * lane;
+      std::uint32_t at = to + lane / n_chunks * stride + lane % n_chunks * 16;
+      const std::uint32_t step = 32 / n_chunks * stride;
+#pragma unroll 4
+      for (std::uint32_t i = 0; i < S::kRows * n_chunks / 32; ++i) {
+        copy_16_async(at, from);
+        at += step, from += 512;
+      }
+      return;
+    }
+    const std::uint32_t reciprocal = 65535u / n_chunks + 1;  // exact for what follows
+    const int run_shift = 31 - __clz(static_cast<int>(run_rows));
+    for (std::uint32_t i = lane; i < S::kRows * n_chunks; i += 32) {
+      const std::uint32_t r = i * reciprocal >> 16, c = i - r * n_chunks;
+      const std::uint32_t from_row = __shfl_sync(~0u, row, r >> run_shift) + (r & (run_rows - 1));
+      const bool present = first + r >= s.begin && first + r < s.end;
+      if (S::kEncoded && !present) continue;
+      copy_16_async(to + r * stride + 16 * c,
+                    plane + std::size_t{present ? from_row : 0} * row_bytes + 16 * c, present);
+    }
+  }
+
+  // A side of the warp's rows, which are number warp · kRows … of the unit.
+  __device__ void fetch(const FewSource& s,
+                        const KvSide& side,
+                        const FewSideLayout& at,
+                        std::uint32_t shared,
+                        std::uint32_t warp,
+                        std::uint32_t lane) const {
+    const std::uint32_t rows = warp * S::kRows;
+    copy_rows(s, side.codes, side.code_bytes, at.stride, shared + at.codes + rows * at.stride,
+              lane);
+    if constexpr (S::kEncoded) {
+      copy_run_on(side.scales, side.scale_bytes, shared + at.scales + rows * side.scale_bytes,
+                  lane);
+      if (side.offset_bytes != 0)
+        copy_run_on(side.offsets, side.offset_bytes, shared + at.offsets + rows * side.offset_bytes,
+                    lane);
+    }
+  }
+};
+
+// Scales and offsets of the warp's rows as floats, [group][key of the unit]; zeros of rows that are
+// not there, so that whatever codes lie in their places count for nothing.
+template <class S>
+__device__ void make_few_table(const FewSource& s,
+                               const KvSide& side,
+                               const FewSideLayout& at,
+                               std::byte* shared,
+                               std::uint32_t first,
+                               std::uint32_t warp,
+                               std::uint32_t lane) {
+  const auto* const scales = reinterpret_cast<const std::uint16_t*>(shared + at.scales);
+  const auto* const offsets = reinterpret_cast<const std::uint16_t*>(shared + at.offsets);
+  auto* const table = reinterpret_cast<float2*>(shared + at.table);
+  const std::uint32_t n_groups = side.scale_bytes / 2;
+  const bool is_affine = side.kind == KvKind::affine;
+  for (std::uint32_t i = lane; i < S::kRows * n_groups; i += 32) {
+    const std::uint32_t r = i % S::kRows, group = i / S::kRows, key = warp * S::kRows + r;
+    float2 out{0.0f, 0.0f};
+    if (first + r >= s.begin && first + r < s.end) {
+      const std::uint32_t scale = scales[key * n_groups + group];
+      const std::uint32_t offset =
+          side.offset_bytes != 0 ? offsets[key * n_groups + group] : std::uint32_t{0};
+      out = is_affine ? float2{f32_of_bf16(scale), f32_of_bf16(offset)}
+                      : float2{f32_of_f16(scale), f32_of_f16(offset)};
+    }
+    table[group * S::kUnit + key] = out;
+  }
+}
+
+}  // namespace kvasir::backend::cuda
