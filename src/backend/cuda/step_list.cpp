@@ -94,14 +94,14 @@ cudaError_t StepList::prepare() noexcept {
   if (const cudaError_t error = load_kernels()) return error;
   if (!use_graphs_) return cudaSuccess;
   Graph& graph = graph_of_list();
-  return graph.n_uses > 0 && !graph.exec ? capture(graph.exec) : cudaSuccess;
+  return graph.exec ? cudaSuccess : capture(graph.exec);
 }
 
 cudaError_t StepList::run() noexcept {
   is_recording_ = false;
   if (entries_.empty()) return cudaSuccess;
   Graph* const graph = use_graphs_ ? &graph_of_list() : nullptr;
-  if (!graph || graph->n_uses++ == 0) return launch_all();
+  if (!graph || (graph->n_uses++ == 0 && !graph->exec)) return launch_all();
   if (!graph->exec) {
     if (const cudaError_t error = capture(graph->exec)) return error;
   }

@@ -24,7 +24,8 @@ class StepList final : public Queue {
   void record() noexcept;
   bool is_recording() const noexcept { return is_recording_; }
   // What of run() may wait for the device: loading kernels, making the graph. Devices that wait for
-  // each other in their lists do this before any of them runs one.
+  // each other in their lists do this before any of them runs one; a long list launched kernel by
+  // kernel could also fill the stream before the other has begun.
   cudaError_t prepare() noexcept;
   cudaError_t run() noexcept;  // ends recording
   // Of launches since the last call.
