@@ -38,7 +38,9 @@ void add_goldens(CLI::App& verify_verb, Action& action) {
   verb->add_option("--backend", flags->backend,
                    "ref, cpu or cuda (these two are compared with ref's mirrors)")
       ->capture_default_str();
-  verb->add_option("--device", flags->options.gpus, "GPUs of the cuda backend")->delimiter(',');
+  verb->add_option("--device", flags->options.gpus, "GPUs of the cuda backend")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb->add_option("--isa", flags->options.isa,
                    "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();

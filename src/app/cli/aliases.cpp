@@ -23,6 +23,7 @@ constexpr std::array kRenames{
     Rename{"--prefill-step-size", "--max-step-tokens"},
     Rename{"-ctk", "--cache-type-k"},
     Rename{"-ctv", "--cache-type-v"},
+    Rename{"-dev", "--device"},
     Rename{"-hf", "--model"},
     Rename{"--predict", "--max-tokens"},
     Rename{"--repeat-penalty", "--repetition-penalty"},

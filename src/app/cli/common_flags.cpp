@@ -14,6 +14,16 @@
 
 namespace kvasir::app {
 
+namespace {
+
+// Also by llama-server's names: CUDA0.
+std::string number_of_gpu(std::string text) {
+  constexpr std::string_view kPrefix = "CUDA";
+  return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
+}
+
+}  // namespace
+
 void add_open_flags(CLI::App& verb, OpenFlags& flags) {
   OpenOptions& o = flags.options;
   verb.add_option(
@@ -25,6 +35,8 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->capture_default_str();
   verb.add_option("--device", o.gpus, "GPUs of the cuda backend: 0, or 0,1 to work as one")
       ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(number_of_gpu)
       ->capture_default_str();
   verb.add_option("--isa", o.isa, "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();

@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Alias{"m -c 4096", "serve m --context-length 4096"},
                     Alias{"m --ctx-size 4096", "serve m --context-length 4096"},
                     Alias{"m --ctx 4096", "serve m --context-length 4096"},
+                    Alias{"m -dev CUDA0,CUDA1", "serve m --device 0,1"},
                     Alias{"m --kv-bits 8", "serve m --kv-quant 8"},
                     Alias{"m -ctk q8_0 -ctv q8_0",
                           "serve m --cache-type-k q8_0 --cache-type-v q8_0"},
