@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
 #include "engine/detail/request.h"
 
 namespace kvasir::engine {
@@ -79,7 +78,10 @@ Engine::Engine(EngineParts parts,
       queue_(options_.queue_limit),
       context_limit_(std::move(limit)),
       current_(std::make_unique<StepFrame>()),
-      next_(std::make_unique<StepFrame>()) {}
+      next_(std::make_unique<StepFrame>()) {
+  if (options_.n_sampling_threads > 1)
+    sampling_pool_ = std::make_unique<ThreadPool>(options_.n_sampling_threads);
+}
 
 Engine::~Engine() {
   cancel_all(CancelReason::engine_closed);

@@ -19,6 +19,7 @@
 #include "base/histogram.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "cache/prefix_cache.h"
 #include "contract/executor.h"
 #include "contract/generate_options.h"
@@ -48,6 +49,7 @@ struct EngineOptions {
   // Prompts of models that are not resumable everywhere also leave their state in the cache at
   // multiples of it (CACHE-15); 0: they do not.
   std::uint32_t snapshot_every = 2048;
+  int n_sampling_threads = 1;  // for rows whose scores the host reads; the same tokens with any
   // Bytes of weights and state that a step of n_tokens reads, its rows then having those lengths;
   // empty: not counted.
   std::function<std::uint64_t(std::uint64_t n_tokens, std::span<const std::uint32_t> lengths)>
@@ -192,6 +194,7 @@ class Engine {
   Status launch(StepFrame& frame);
   Result<StepOutput> collect(StepFrame& frame);
   Status sample(StepFrame& frame, const StepOutput& output);
+  void sample_rows(StepFrame& frame, const StepOutput& output);
   Status sample_row(StepFrame& frame, RowWork& work, const StepOutput& output);
   Result<Sampled> sample_token(const StepFrame& frame,
                                RowWork& work,
@@ -246,6 +249,8 @@ class Engine {
   // The step that is delivered next, and the one launched behind it (EXE-10). Between two calls of
   // step() only the former may be on its way; its KV is committed then.
   std::unique_ptr<StepFrame> current_, next_;
+  std::unique_ptr<ThreadPool> sampling_pool_;  // null: one thread
+  std::vector<Status> sampled_;                // of the step's rows
   std::vector<Request*> ending_;
   EngineSnapshot totals_;
 };

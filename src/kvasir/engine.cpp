@@ -8,6 +8,7 @@
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "base/pinned.h"
+#include "base/thread_pool.h"
 #include "cache/cache_namespace.h"
 #include "codec/kv_codec.h"
 #include "engine/engine_thread.h"
@@ -66,6 +67,7 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   engine_options.max_rows = options.max_rows;
   engine_options.max_step_tokens = options.max_step_tokens;
   engine_options.prefill_share = options.prefill_share;
+  engine_options.n_sampling_threads = default_thread_count();
   engine_options.context_length =
       static_cast<std::uint32_t>(fit::max_context(sized.facts, sized.usable_bytes));
   engine_options.step_bytes = [facts = sized.facts](std::uint64_t n_tokens,

@@ -20,7 +20,6 @@
 #include "contract/sink.h"
 #include "engine/engine.h"
 #include "kv/testing.h"
-#include "ops/pick.h"
 #include "sampling/sampling_session.h"
 
 namespace kvasir::engine::scripted {
@@ -167,6 +166,15 @@ struct FakeExecutor final : Executor {
     }
     return tokens;
   }
+  // The host's token of such a row.
+  static TokenId token_of(std::span<const float> scores, const PickRow& row) {
+    SamplingOptions options;
+    options.temperature = row.kind == PickKind::drawn ? 1.0f / row.scale : 0.0f;
+    sampling::SamplingSession session =
+        *sampling::SamplingSession::make(options, {kVocab, {}, {}, row.seed});
+    const Result<Sampled> sampled = session.sample(scores, row.position);
+    return sampled ? sampled->token : kNoToken;
+  }
   // A row that is picked from shows no scores.
   void pick(const StepBatch& batch, Step& step) {
     step.picked.assign(batch.picks.size(), kNoToken);
@@ -175,7 +183,7 @@ struct FakeExecutor final : Executor {
       const std::span<float> row{logits.data() + i * kVocab, kVocab};
       step.wants_scores |= batch.picks[i].kind == PickKind::none;
       if (batch.picks[i].kind == PickKind::none) continue;
-      step.picked[i] = ops::pick_token(row, batch.picks[i]);
+      step.picked[i] = token_of(row, batch.picks[i]);
       std::fill(row.begin(), row.end(), 1e9f);
     }
     last_picked = step.picked;

@@ -1,6 +1,7 @@
 // The step as a transaction: reserve → checkpoint → run → sample → deliver → commit. Every early
 // return rolls back.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <string>
 
@@ -229,16 +230,37 @@ PickRow Engine::pick_for(const RowWork& work, std::size_t i) const {
   return is_read ? PickRow{} : request.session.pick_at(request.emitted.size() + i);
 }
 
+// Rows share nothing, so each may be any thread's.
+void Engine::sample_rows(StepFrame& frame, const StepOutput& output) {
+  sampled_.assign(frame.work.size(), Status{});
+  const auto one = [&](std::size_t i) {
+    RowWork& work = frame.work[i];
+    if (work.request) sampled_[i] = sample_row(frame, work, output);
+  };
+  const auto n_read = std::count_if(frame.picks.begin(), frame.picks.end(),
+                                    [](const PickRow& row) { return row.kind == PickKind::none; });
+  const bool is_much = frame.work.size() > 1 && (frame.picks.empty() || n_read > 1);
+  if (!sampling_pool_ || !is_much) {
+    for (std::size_t i = 0; i < frame.work.size(); ++i) one(i);
+    return;
+  }
+  std::atomic<std::size_t> next{0};
+  sampling_pool_->run([&](int) {
+    for (std::size_t i = next++; i < frame.work.size(); i = next++) one(i);
+  });
+}
+
 Status Engine::sample(StepFrame& frame, const StepOutput& output) {
-  for (RowWork& work : frame.work) {
-    if (!work.request) continue;
-    Status sampled = sample_row(frame, work, output);
+  sample_rows(frame, output);
+  for (std::size_t i = 0; i < frame.work.size(); ++i) {
+    Status& sampled = sampled_[i];
     if (sampled) continue;
+    const RowWork& work = frame.work[i];
     const Error& error = sampled.error();
     const bool is_code =
         error.what == sampling::kNumericError || error.what == sampling::kGrammarDeadEnd;
     const bool is_of_the_step = error.code == Errc::device || error.code == Errc::capacity;
-    if (is_of_the_step && !is_code) return sampled;
+    if (is_of_the_step && !is_code) return std::move(sampled);
     work.request->fail(is_code ? error.what : "sampling_failed", error.what);
   }
   return {};

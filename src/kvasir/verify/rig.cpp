@@ -75,8 +75,10 @@ Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
                                             .split_tokens = context,
                                             .split_chunk = o.max_step_tokens}));
   rig->transition_ = store->transition();
+  if (options.runs_ahead) rig->behind_ = std::make_unique<RunsBehind>(*rig->model_);
+  Executor& executor = rig->behind_ ? static_cast<Executor&>(*rig->behind_) : *rig->model_;
   engine::EngineParts parts{
-      .executor = *rig->model_, .clock = rig->clock_, .store = std::move(store), .cache = nullptr};
+      .executor = executor, .clock = rig->clock_, .store = std::move(store), .cache = nullptr};
   if (options.with_cache)
     parts.cache = std::make_unique<cache::PrefixCache>(*parts.store, cache::PrefixCacheOptions{});
   engine::EngineOptions engine_options;

@@ -12,6 +12,7 @@
 #include "contract/outcome.h"
 #include "engine/engine.h"
 #include "kvasir/options.h"
+#include "kvasir/verify/runs_behind.h"
 #include "model/model.h"
 
 namespace kvasir::verify {
@@ -23,6 +24,7 @@ struct RigOptions {
   std::uint32_t block_tokens = 64;
   bool with_cache = false;
   bool plant_row_count_fault = false;
+  bool runs_ahead = false;  // on every backend (EXE-10)
 };
 
 struct Answer {
@@ -55,11 +57,13 @@ class Rig {
   std::uint32_t vocab() const noexcept { return model_->vocab_size(); }
   std::uint32_t context() const noexcept { return model_->max_positions(); }
   std::uint64_t transition() const noexcept { return transition_; }  // T of KV-20
+  std::uint64_t n_ahead() const noexcept { return behind_ ? behind_->n_ahead() : 0; }
 
  private:
   Rig() = default;
   std::unique_ptr<ops::Device> device_;
   std::unique_ptr<model::Model> model_;
+  std::unique_ptr<RunsBehind> behind_;
   SteadyClock clock_;
   std::unique_ptr<engine::Engine> engine_;
   std::uint32_t most_rows_ = 0;
