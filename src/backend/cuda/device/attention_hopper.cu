@@ -22,12 +22,12 @@ struct SwizzledRows {
 
 template <int kDim, bool kEncoded>
 struct Layout {
-  static constexpr std::uint32_t kStages = kEncoded ? 2 : 3;
-  static constexpr std::uint32_t kStageBytes = 2 * SwizzledRows<kDim>::kBytes;
-  static constexpr std::uint32_t kQueryAt = kStages * kStageBytes;
-  static constexpr std::uint32_t kMergedAt = kQueryAt + kPairs * kDim * 2;
+  static constexpr std::uint32_t kStages = 3;
+  static constexpr std::uint32_t kSideBytes = SwizzledRows<kDim>::kBytes;
+  static constexpr std::uint32_t kKeysAt = 0, kValuesAt = kStages * kSideBytes;
+  static constexpr std::uint32_t kMergedAt = 2 * kStages * kSideBytes;
   static constexpr std::uint32_t kBarriersAt = kMergedAt + kPairs * kDim * 4;
-  static constexpr std::uint32_t kCentroidsAt = kBarriersAt + 64;
+  static constexpr std::uint32_t kCentroidsAt = kBarriersAt + 128;
   static constexpr std::uint32_t kEncodedAt = kCentroidsAt + 1024;
   std::uint32_t encoded_bytes, size;
   __host__ __device__ Layout(const KvSide& k, const KvSide& v) {
@@ -38,81 +38,142 @@ struct Layout {
   }
 };
 
-struct Tiles {  // positions
-  std::uint32_t begin, end;
+// A ring of kStages tiles of one side. Barriers: full ones, then empty ones.
+template <int kDim>
+struct Ring {
+  static constexpr std::uint32_t kStages = Layout<kDim, false>::kStages;
+  static constexpr std::uint32_t kBarrierBytes = 16 * kStages;
+  std::uint32_t tiles, barriers;
+
+  __device__ void start() const {
+    for (std::uint32_t s = 0; s < kStages; ++s) {
+      start_barrier(barriers + 8 * s, kGroup);
+      start_barrier(barriers + 8 * (kStages + s), 2 * kGroup / 32);
+    }
+  }
+  __device__ std::uint32_t stage(std::uint32_t t) const {
+    return tiles + t % kStages * SwizzledRows<kDim>::kBytes;
+  }
+  __device__ std::uint32_t full(std::uint32_t t) const { return barriers + 8 * (t % kStages); }
+  __device__ void await_full(std::uint32_t t) const { wait(full(t), t / kStages % 2); }
+  __device__ void await_empty(std::uint32_t t) const {
+    if (t >= kStages) wait(barriers + 8 * (kStages + t % kStages), (t / kStages - 1) % 2);
+  }
+  __device__ void give_back(std::uint32_t t) const {  // a warp at a time
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(barriers + 8 * (kStages + t % kStages));
+  }
 };
 
-template <int kDim, bool kEncoded>
-__device__ void produce(const TileSource& source, Tiles tiles, std::byte* shared) {
-  using L = Layout<kDim, kEncoded>;
+struct Tiles {  // positions
+  std::uint32_t begin, end;
+  __device__ std::uint32_t n() const { return (end - begin + kTile - 1) / kTile; }
+};
+
+template <int kDim>
+__device__ void fetch_side(const TileSource& source,
+                           const KvSide& side,
+                           std::uint32_t tile,
+                           std::uint32_t to,
+                           std::uint32_t thread) {
+  constexpr std::uint32_t kChunks = kDim / 8;
+  const AttentionParams& p = source.p;
+  const bool is_run = p.block_tokens >= kTile;  // a tile's rows lie one after another
+  const std::byte* const run = side.codes + (is_run ? source.index(tile) * side.code_bytes : 0);
+#pragma unroll
+  for (std::uint32_t i = thread; i < kTile * kChunks; i += kGroup) {
+    const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
+    if (8 * c >= p.dim) continue;
+    const bool present = position >= source.begin && position < source.end;
+    const std::byte* from = run + r * side.code_bytes + 16 * c;
+    if (!is_run)
+      from = side.codes + (present ? source.index(position) : 0) * side.code_bytes + 16 * c;
+    copy_16_async(to + SwizzledRows<kDim>::place(r, c), from, present);
+  }
+}
+
+template <int kDim>
+__device__ void produce_exact(const TileSource& source,
+                              Tiles tiles,
+                              const Ring<kDim>& keys,
+                              const Ring<kDim>& values) {
+  const std::uint32_t thread = threadIdx.x % kGroup;
+  for (std::uint32_t t = 0; t < tiles.n(); ++t) {
+    keys.await_empty(t);
+    fetch_side<kDim>(source, source.p.k, tiles.begin + t * kTile, keys.stage(t), thread);
+    arrive_after_copies(keys.full(t));
+    values.await_empty(t);
+    fetch_side<kDim>(source, source.p.v, tiles.begin + t * kTile, values.stage(t), thread);
+    arrive_after_copies(values.full(t));
+  }
+}
+
+// Tiles of codes come two deep, and become elements in the rings.
+template <int kDim>
+__device__ void produce_decoded(const TileSource& source,
+                                Tiles tiles,
+                                const Ring<kDim>& keys,
+                                const Ring<kDim>& values,
+                                std::byte* shared) {
+  using L = Layout<kDim, true>;
   using Rows = SwizzledRows<kDim>;
   const L layout(source.p.k, source.p.v);
   const std::uint32_t thread = threadIdx.x % kGroup, base = shared_address(shared);
-  const std::uint32_t full = base + L::kBarriersAt, empty = full + 8 * L::kStages;
   const auto* const centroids = reinterpret_cast<const float*>(shared + L::kCentroidsAt);
-  const std::uint32_t n = (tiles.end - tiles.begin + kTile - 1) / kTile;
-  const auto hand_over = [&](std::uint32_t t) {
-    order_for_wgmma();
-    arrive(full + 8 * (t % L::kStages));
+  const auto fetch = [&](std::uint32_t t) {
+    if (t < tiles.n())
+      fetch_encoded<kGroup>(source, tiles.begin + t * kTile,
+                            base + L::kEncodedAt + t % 2 * layout.encoded_bytes, thread);
+    commit_copies();
   };
-  const auto await_stage = [&](std::uint32_t t) {
-    if (t >= L::kStages) wait(empty + 8 * (t % L::kStages), (t / L::kStages - 1) % 2);
-  };
-  if constexpr (kEncoded) {
-    const std::uint32_t raw = base + L::kEncodedAt;
-    const auto fetch = [&](std::uint32_t t) {
-      if (t < n)
-        fetch_encoded<kGroup>(source, tiles.begin + t * kTile, raw + t % 2 * layout.encoded_bytes,
-                              thread);
-      commit_copies();
-    };
-    fetch(0);
-    for (std::uint32_t t = 0; t < n; ++t) {
-      wait_for_copies<0>();
-      wait_for_group(1);  // tile t is there, tile t - 1 was expanded
-      fetch(t + 1);
-      await_stage(t);
-      expand_tile<Rows, kGroup>(source, tiles.begin + t * kTile,
-                                shared + L::kEncodedAt + t % 2 * layout.encoded_bytes, centroids,
-                                shared + t % L::kStages * L::kStageBytes, thread);
-      hand_over(t);
-    }
-  } else {
-    for (std::uint32_t t = 0; t < n; ++t) {
-      await_stage(t);
-      fetch_exact<Rows, kGroup>(source, tiles.begin + t * kTile,
-                                base + t % L::kStages * L::kStageBytes, thread);
-      commit_copies();
-      if (t == 0) continue;
-      wait_for_copies<1>();
-      hand_over(t - 1);
-    }
+  fetch(0);
+  for (std::uint32_t t = 0; t < tiles.n(); ++t) {
     wait_for_copies<0>();
-    hand_over(n - 1);
+    wait_for_group(1);  // tile t is there, tile t - 1 was expanded
+    fetch(t + 1);
+    const std::byte* const codes = shared + L::kEncodedAt + t % 2 * layout.encoded_bytes;
+    const std::uint32_t tile = tiles.begin + t * kTile;
+    keys.await_empty(t);
+    expand_side<Rows, kGroup>(source, source.p.k, tile, codes, centroids,
+                              shared + (keys.stage(t) - base), thread);
+    order_for_wgmma();
+    arrive(keys.full(t));
+    values.await_empty(t);
+    expand_side<Rows, kGroup>(source, source.p.v, tile, codes + kTile * row_bytes_of(source.p.k),
+                              centroids, shared + (values.stage(t) - base), thread);
+    order_for_wgmma();
+    arrive(values.full(t));
   }
 }
 
 template <int kDim>
 struct Consumer {
   static constexpr int kColumns = kDim / 8, kKeys = kTile / 8, kSteps = kDim / 16;
+  using Scores = float[kKeys * 4];
+  using Weights = std::uint32_t[kKeys / 2][4];
 
   const AttentionParams& p;
-  std::byte* shared;
-  float* merged_out;  // [kDim / 2] values a thread, kGroup · 2 apart
+  const Ring<kDim>&keys, &values;
+  Tiles tiles;
+  float4* merged_out;  // [kColumns], 2 · kGroup apart
   QueryRow rows[2];
   std::uint32_t lane;
+  std::uint32_t query[kSteps][4];
   float out[kColumns * 4];
   Softmax softmax[2], merged[2];
 
-  __device__ float& merged_place(int i) { return merged_out[i * 2 * kGroup]; }
-
-  __device__ void start_segment() {
+  __device__ void start() {
+    merged[0] = merged[1] = {minus_infinity(), 0.0f};
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) load_query(p, rows, step, query[step]);
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) merged_out[n * 2 * kGroup] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < kColumns * 4; ++i) out[i] = 0.0f;
     softmax[0] = softmax[1] = {minus_infinity(), 0.0f};
   }
 
-  __device__ void mask(std::uint32_t tile, float (&x)[kKeys * 4]) {
+  __device__ void mask(std::uint32_t tile, Scores& x) {
     if (p.has_softcap != 0) {
 #pragma unroll
       for (int i = 0; i < kKeys * 4; ++i) x[i] = score_of(p, x[i]);
@@ -128,8 +189,8 @@ struct Consumer {
     }
   }
 
-  __device__ void find_weights(const float (&x)[kKeys * 4],
-                               std::uint32_t (&weights)[kKeys / 2][4]) {
+  // Scores to probabilities, not yet rounded. keep: what the output so far is multiplied by.
+  __device__ void find_weights(Scores& x, float (&keep)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float max = minus_infinity();
@@ -137,101 +198,155 @@ struct Consumer {
       for (int n = 0; n < kKeys; ++n)
         max = fmaxf(max, fmaxf(x[4 * n + 2 * r], x[4 * n + 2 * r + 1]));
       max = fmaxf(softmax[r].max, max_of_quad(max) * p.out_scale);
-      const float reference = reference_of(max), keep = exp2_of(softmax[r].max - reference);
+      const float reference = reference_of(max);
+      keep[r] = exp2_of(softmax[r].max - reference);
       softmax[r].max = max;
       float sum = 0.0f;
 #pragma unroll
-      for (int n = 0; n < kKeys; ++n) {
-        const float low = exp2_of(fmaf(x[4 * n + 2 * r], p.out_scale, -reference));
-        const float high = exp2_of(fmaf(x[4 * n + 2 * r + 1], p.out_scale, -reference));
-        const std::uint32_t pair = pack_bf16(low, high);
-        sum = add_pair(sum, pair);
-        weights[n / 2][n % 2 * 2 + r] = pair;
+      for (int i = 2 * r; i < kKeys * 4; i += 4) {
+        x[i] = exp2_of(fmaf(x[i], p.out_scale, -reference));
+        x[i + 1] = exp2_of(fmaf(x[i + 1], p.out_scale, -reference));
+        sum = add_pair(sum, pack_bf16(x[i], x[i + 1]));
       }
-      softmax[r].sum = fmaf(softmax[r].sum, keep, sum);
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) out[4 * n + 2 * r] *= keep, out[4 * n + 2 * r + 1] *= keep;
+      softmax[r].sum = fmaf(softmax[r].sum, keep[r], sum);
     }
   }
+  // Rounded, as operand A. A wgmma that is on its way may not see its registers written: so this is
+  // done here again, and nowhere earlier.
+  __device__ static void round_weights(const Scores& x, Weights& weights) {
+#pragma unroll
+    for (int i = 0; i < kKeys * 4; i += 2)
+      asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;"
+                   : "=r"(weights[i / 8][i / 2 % 4])
+                   : "f"(x[i + 1]), "f"(x[i]));
+  }
 
-  // queries: the group's in shared memory; keys: the tile's, its values behind them.
-  __device__ void take_tile(std::uint32_t tile, std::uint32_t queries, std::uint32_t keys) {
-    float x[kKeys * 4];
+  __device__ void multiply_keys(std::uint32_t t, Scores& x) {
+    keys.await_full(t);
+    order_for_wgmma();
     hold(x);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const std::uint32_t column = step / 4 * (kTile * 128) + step % 4 * 32;
-      multiply_64x64(x, rows_of_k(queries + column), rows_of_k(keys + column), step > 0);
-    }
+    for (int step = 0; step < kSteps; ++step)
+      multiply_by_keys(x, query[step],
+                       rows_of_k(keys.stage(t) + step / 4 * (kTile * 128) + step % 4 * 32),
+                       step > 0);
     wgmma_commit();
-    wgmma_wait();
-    hold(x);
-    mask(tile, x);
-    std::uint32_t weights[kKeys / 2][4];
-    find_weights(x, weights);
+  }
+  __device__ void multiply_values(std::uint32_t t, Weights& weights) {
+    values.await_full(t);
+    order_for_wgmma();
     hold(out);
+    hold(weights);
     wgmma_fence();
-    const std::uint32_t values = keys + SwizzledRows<kDim>::kBytes;
 #pragma unroll
     for (int step = 0; step < kKeys / 2; ++step)
-      multiply_by_values(out, weights[step], columns_of_n(values + step * 2048, kTile * 128));
+      multiply_by_values(out, weights[step],
+                         columns_of_n(values.stage(t) + step * 2048, kTile * 128));
     wgmma_commit();
-    wgmma_wait();
-    hold(out);
   }
 
-  __device__ void merge_segment(std::uint32_t segment) {
+  __device__ bool ends_segment(std::uint32_t t) const {
+    return (tiles.begin / kTile + t) % (kSegment / kTile) == kSegment / kTile - 1;
+  }
+  __device__ std::uint32_t segment_of(std::uint32_t t) const {
+    return (tiles.begin + t * kTile) / kSegment;
+  }
+  // A tile's weights are found while the tensor cores add up the values of the one before, and
+  // have its scores found before that.
+  __device__ void walk() {
+    Scores x{};
+    Weights weights;
+    float keep[2];
+    multiply_keys(0, x);
+    wgmma_wait<0>();
+    hold(x);
+    keys.give_back(0);
+    mask(tiles.begin, x);
+    find_weights(x, keep);
+    round_weights(x, weights);
+    const std::uint32_t last = tiles.n() - 1;
+    for (std::uint32_t t = 0; t < last; ++t) {
+      multiply_keys(t + 1, x);
+      multiply_values(t, weights);
+      wgmma_wait<1>();
+      hold(x);
+      keys.give_back(t + 1);
+      const bool is_end = ends_segment(t);
+      const Softmax ended[2] = {softmax[0], softmax[1]};
+      if (is_end) softmax[0] = softmax[1] = {minus_infinity(), 0.0f};
+      mask(tiles.begin + (t + 1) * kTile, x);
+      find_weights(x, keep);
+      wgmma_wait<0>();
+      hold(out);
+      hold(weights);
+      values.give_back(t);
+      if (is_end) merge_segment(segment_of(t), ended);
+#pragma unroll
+      for (int i = 0; i < kColumns * 4; ++i) out[i] *= keep[i / 2 % 2];
+      round_weights(x, weights);
+    }
+    multiply_values(last, weights);
+    wgmma_wait<0>();
+    hold(out);
+    merge_segment(segment_of(last), softmax);
+  }
+
+  __device__ void merge_segment(std::uint32_t segment, const Softmax (&ended)[2]) {
+    Merge m[2];
+    bool meets[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      softmax[r].sum = sum_of_quad(softmax[r].sum);
       const KeyRange& seen = rows[r].seen;
-      if (segment * kSegment >= seen.end || (segment + 1) * kSegment <= seen.begin) continue;
-      const Merge m = merge(merged[r], softmax[r]);
-#pragma unroll
-      for (int i = 0; i < kColumns * 4; ++i) {
-        if (i / 2 % 2 != r) continue;
-        merged_place(i) = fmaf(merged_place(i), m.keep, out[i] * m.gain);
-      }
+      meets[r] = segment * kSegment < seen.end && (segment + 1) * kSegment > seen.begin;
+      const Softmax whole{ended[r].max, sum_of_quad(ended[r].sum)};
+      if (meets[r]) m[r] = merge(merged[r], whole);
     }
-    start_segment();
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) {
+      float4 sum = merged_out[n * 2 * kGroup];
+      if (meets[0]) {
+        sum.x = fmaf(sum.x, m[0].keep, out[4 * n] * m[0].gain);
+        sum.y = fmaf(sum.y, m[0].keep, out[4 * n + 1] * m[0].gain);
+      }
+      if (meets[1]) {
+        sum.z = fmaf(sum.z, m[1].keep, out[4 * n + 2] * m[1].gain);
+        sum.w = fmaf(sum.w, m[1].keep, out[4 * n + 3] * m[1].gain);
+      }
+      merged_out[n * 2 * kGroup] = sum;
+      out[4 * n] = out[4 * n + 1] = out[4 * n + 2] = out[4 * n + 3] = 0.0f;
+    }
   }
 
   __device__ void finish() {
+    float keep[2];
+    float* to[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const QueryRow& q = rows[r];
-      if (q.seen.end == 0) continue;
-      const float keep = p.sinks ? add_sink(merged[r], p.sinks[q.head]) : 1.0f;
-      float* const to = p.out.row(q.token) + std::size_t{q.head} * p.dim;
+      keep[r] = p.sinks ? add_sink(merged[r], p.sinks[q.head]) : 1.0f;
+      to[r] = q.seen.end == 0 ? nullptr : p.out.row(q.token) + std::size_t{q.head} * p.dim;
+    }
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        const std::uint32_t d = 8 * n + lane % 4 * 2;
-        if (d >= p.dim) continue;
-        to[d] = merged_place(4 * n + 2 * r) * keep / merged[r].sum;
-        to[d + 1] = merged_place(4 * n + 2 * r + 1) * keep / merged[r].sum;
-      }
+    for (int n = 0; n < kColumns; ++n) {
+      const std::uint32_t d = 8 * n + lane % 4 * 2;
+      if (d >= p.dim) continue;
+      const float4 sum = merged_out[n * 2 * kGroup];
+      if (to[0])
+        *reinterpret_cast<float2*>(to[0] + d) = {sum.x * keep[0] / merged[0].sum,
+                                                 sum.y * keep[0] / merged[0].sum};
+      if (to[1])
+        *reinterpret_cast<float2*>(to[1] + d) = {sum.z * keep[1] / merged[1].sum,
+                                                 sum.w * keep[1] / merged[1].sum};
     }
   }
 };
 
-// The block's queries to shared memory, swizzled, 64 pairs after 64 pairs.
-template <int kDim>
-__device__ void load_queries(const AttentionParams& p,
-                             const KvRow& row,
-                             std::uint32_t kv_head,
-                             std::uint32_t m,
-                             std::byte* to) {
-  for (std::uint32_t i = threadIdx.x; i < kPairs * kDim / 8; i += kThreads) {
-    const std::uint32_t r = i / (kDim / 8), c = i % (kDim / 8);
-    const QueryRow q = query_row(p, row, kv_head, m + r);
-    const std::uint32_t at =
-        r / kTile * SwizzledRows<kDim>::kBytes + SwizzledRows<kDim>::place(r % kTile, c);
-    *reinterpret_cast<uint4*>(to + at) =
-        uint4{query_pair(p, q, 8 * c), query_pair(p, q, 8 * c + 2), query_pair(p, q, 8 * c + 4),
-              query_pair(p, q, 8 * c + 6)};
-  }
-}
+// Registers of a thread: 2 · consumer + producer are 512.
+template <bool kEncoded>
+constexpr int kConsumerRegisters = kEncoded ? 208 : 240;
+template <bool kEncoded>
+constexpr int kProducerRegisters = kEncoded ? 96 : 32;
 
 template <int kDim, bool kEncoded>
 __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams p) {
@@ -248,49 +363,43 @@ __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams 
   const Tiles tiles{first_seen.begin / kTile * kTile,
                     keys_of(p, row, min((m + kPairs - 1) / heads, row.n_new - 1)).end};
   const std::uint32_t base = shared_address(shared), group = threadIdx.x / kGroup;
-  const std::uint32_t full = base + L::kBarriersAt, empty = full + 8 * L::kStages;
+  const Ring<kDim> keys{base + L::kKeysAt, base + L::kBarriersAt};
+  const Ring<kDim> values{base + L::kValuesAt, base + L::kBarriersAt + Ring<kDim>::kBarrierBytes};
   if (threadIdx.x == 0) {
-    for (std::uint32_t s = 0; s < L::kStages; ++s) {
-      start_barrier(full + 8 * s, kGroup);
-      start_barrier(empty + 8 * s, 2 * kGroup);
-    }
+    keys.start();
+    values.start();
   }
   if (p.dim < kDim) {
-    for (std::uint32_t i = 16 * threadIdx.x; i < L::kQueryAt; i += 16 * kThreads)
+    for (std::uint32_t i = 16 * threadIdx.x; i < L::kMergedAt; i += 16 * kThreads)
       *reinterpret_cast<uint4*>(shared + i) = uint4{0, 0, 0, 0};
   }
-  load_queries<kDim>(p, row, kv_head, m, shared + L::kQueryAt);
   if (kEncoded) load_centroids<kThreads>(p.v, reinterpret_cast<float*>(shared + L::kCentroidsAt));
   order_for_wgmma();
   __syncthreads();
 
   if (group == 2) {
-    produce<kDim, kEncoded>({p, row.blocks, kv_head, first_seen.begin, row.length + row.n_new},
-                            tiles, shared);
-    return;
+    leave_registers<kProducerRegisters<kEncoded>>();
+    const TileSource source{p, row.blocks, kv_head, first_seen.begin, row.length + row.n_new};
+    if constexpr (kEncoded) {
+      produce_decoded<kDim>(source, tiles, keys, values, shared);
+    } else {
+      produce_exact<kDim>(source, tiles, keys, values);
+    }
+  } else {
+    take_registers<kConsumerRegisters<kEncoded>>();
+    const std::uint32_t lane = threadIdx.x % 32, own = m + threadIdx.x / 32 * 16 + lane / 4;
+    Consumer<kDim> consumer{
+        .p = p,
+        .keys = keys,
+        .values = values,
+        .tiles = tiles,
+        .merged_out = reinterpret_cast<float4*>(shared + L::kMergedAt) + threadIdx.x,
+        .rows = {query_row(p, row, kv_head, own), query_row(p, row, kv_head, own + 8)},
+        .lane = lane};
+    consumer.start();
+    consumer.walk();
+    consumer.finish();
   }
-  const std::uint32_t lane = threadIdx.x % 32, own = m + threadIdx.x / 32 * 16 + lane / 4;
-  Consumer<kDim> consumer{
-      .p = p,
-      .shared = shared,
-      .merged_out = reinterpret_cast<float*>(shared + L::kMergedAt) + threadIdx.x,
-      .rows = {query_row(p, row, kv_head, own), query_row(p, row, kv_head, own + 8)},
-      .lane = lane};
-  consumer.merged[0] = consumer.merged[1] = {minus_infinity(), 0.0f};
-#pragma unroll
-  for (int i = 0; i < kDim / 2; ++i) consumer.merged_place(i) = 0.0f;
-  consumer.start_segment();
-  const std::uint32_t queries = base + L::kQueryAt + group * SwizzledRows<kDim>::kBytes;
-  std::uint32_t t = 0;
-  for (std::uint32_t tile = tiles.begin; tile < tiles.end; tile += kTile, ++t) {
-    const std::uint32_t stage = t % L::kStages;
-    wait(full + 8 * stage, t / L::kStages % 2);
-    consumer.take_tile(tile, queries, base + stage * L::kStageBytes);
-    arrive(empty + 8 * stage);
-    if (tile / kTile % (kSegment / kTile) == kSegment / kTile - 1 || tile + kTile >= tiles.end)
-      consumer.merge_segment(tile / kSegment);
-  }
-  consumer.finish();
 #endif
 }
 

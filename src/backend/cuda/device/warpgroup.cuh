@@ -26,12 +26,30 @@ __device__ inline void wait(std::uint32_t barrier, std::uint32_t parity) {
         : "memory");
   }
 }
+// An arrival when this thread's copies of 16 bytes so far are there.
+__device__ inline void arrive_after_copies(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+// How many registers a thread of this warpgroup has from here on.
+template <int kN>
+__device__ inline void take_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kN));
+#endif
+}
+template <int kN>
+__device__ inline void leave_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kN));
+#endif
+}
 // All 128 threads of a warpgroup.
 __device__ inline void wait_for_group(int barrier) {
   asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
 }
 
-// What this thread wrote to shared memory is seen by wgmma of who is told next.
+// What this thread wrote to shared memory is seen by wgmma of who is told next; what it was told
+// of is seen by its own.
 __device__ inline void order_for_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -40,14 +58,22 @@ __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" 
 __device__ inline void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
+// Until at most kPending of the groups that were committed are on their way.
+template <int kPending>
 __device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Keeps uses of registers that wgmma writes on their side of this.
+// Keeps uses of registers that wgmma writes, or reads, on their side of this.
 template <int kN>
 __device__ inline void hold(float (&d)[kN]) {
 #pragma unroll
   for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+template <int kN>
+__device__ inline void hold(std::uint32_t (&a)[kN][4]) {
+#pragma unroll
+  for (int i = 0; i < kN; ++i)
+    asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
 }
 
 // Descriptors of operands in swizzled rows of 128 bytes (PTX ISA, "matrix descriptor"), the chain's
@@ -63,21 +89,24 @@ __device__ inline std::uint64_t columns_of_n(std::uint32_t address, std::uint32_
   return descriptor(address, column_bytes);
 }
 
-// d = a · b, or d + a · b: 64 x 64, 16 elements of the chain, both operands along their rows.
-__device__ inline void multiply_64x64(float (&d)[32], std::uint64_t a, std::uint64_t b, bool adds) {
+// d = a · b, or d + a · b: 64 x 64, 16 elements of the chain, a in registers, b along its rows.
+__device__ inline void multiply_by_keys(float (&d)[32],
+                                        const std::uint32_t (&a)[4],
+                                        std::uint64_t b,
+                                        bool adds) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %34, 0; "
+      "{ .reg .pred p; setp.ne.b32 p, %37, 0; "
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
       "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, p, 1, 1, 0, 0; }"
+      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0; }"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
         "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "l"(a), "l"(b), "r"(adds ? 1 : 0));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds ? 1 : 0));
 #endif
 }
 
