@@ -34,7 +34,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         text = "".join(pathlib.Path(t).read_text() for t in args.texts)
         done = subprocess.run([engines.KVASIR, "tokenize", args.model, "-", "--no-special", "--json"],
-                              check=True, capture_output=True, text=True, input=text)
+                              check=True, capture_output=True, text=True, input=text, errors="replace")
         tokens = [piece["id"] for piece in json.loads(done.stdout)][: args.n]
         ids, logits = pathlib.Path(folder) / "tokens.json", pathlib.Path(folder) / "logits"
         ids.write_text(json.dumps(tokens))

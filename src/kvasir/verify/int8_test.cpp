@@ -58,8 +58,9 @@ INSTANTIATE_TEST_SUITE_P(Bits, Int8Model, testing::Values("4", "8"), [](const au
 
 TEST_P(Int8Model, EveryProductEqualsTheMirrorsAndFaultsAreNoticed) {
   checkpoint("llama");
+  checkpoint("qwen3_5-moe");
   const GoldenOptions options{.folder = root_,
-                              .only = {"llama"},
+                              .only = {},
                               .backend = Backend::cpu,
                               .n_threads = 2,
                               .isa = "auto",
@@ -88,21 +89,27 @@ TEST_P(Int8Model, SameBitsWhateverHappensAroundARequest) {
 }
 
 // A mixture too: experts take 8-bit rows, the router does not.
-TEST_P(Int8Model, InstructionSetsGiveOneSetOfLogitsNearTheExactModes) {
+TEST_P(Int8Model, InstructionSetsGiveOneSetOfLogits) {
   for (const char* name : {"llama", "qwen3_5-moe"}) {
     const fs::path model = checkpoint(name);
-    const auto expected = logits(model, Backend::cpu, "portable", "int8"),
-               exact = logits(model, Backend::cpu, "auto", "exact");
+    const auto expected = logits(model, Backend::cpu, "portable", "int8");
     for (const auto isa : backend::cpu::kIsas) {
       if (!backend::cpu::cpu_supports(isa)) continue;
       const auto got = logits(model, Backend::cpu, std::string(backend::cpu::name_of(isa)), "int8");
       for (std::size_t i = 0; i < got.size(); ++i)
         EXPECT_EQ(got[i].logits, expected[i].logits) << name << " " << i;
     }
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      EXPECT_LT(relative_error(expected[i], exact[i]), 0.2) << name << " " << i;
-      EXPECT_GT(relative_error(expected[i], exact[i]), 1e-4) << name << " " << i;
-    }
+  }
+}
+
+// Of a dense model: in a mixture a router's near tie may fall to another expert.
+TEST_P(Int8Model, LogitsAreNearTheExactModes) {
+  const fs::path model = checkpoint("llama");
+  const auto got = logits(model, Backend::cpu, "auto", "int8"),
+             exact = logits(model, Backend::cpu, "auto", "exact");
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_LT(relative_error(got[i], exact[i]), 0.2) << i;
+    EXPECT_GT(relative_error(got[i], exact[i]), 1e-4) << i;
   }
 }
 

@@ -7,7 +7,7 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-constexpr int kInt8WideRows = 1, kInt8Rows = 2;
+constexpr int kInt8Rows = 2, kInt8Halves = 1;
 constexpr std::uint32_t kInt8DirectRows = 2;
 
 inline __m256i pairs_times(__m256i codes, __m256i v, int weight) {
@@ -25,9 +25,9 @@ inline __m256i dot_half(__m256i acc, __m256i codes, __m256i v) {
 }
 
 template <bool kNibble>
-inline U32x16 dot(U32x16 acc, U32x16 codes, std::uint32_t v) {
-  const __m256i all = _mm256_set1_epi32(static_cast<int>(v));
-  return {dot_half<kNibble>(acc.low, codes.low, all), dot_half<kNibble>(acc.high, codes.high, all)};
+inline U32x16 dot(U32x16 acc, U32x16 codes, U32x16 v) {
+  return {dot_half<kNibble>(acc.low, codes.low, v.low),
+          dot_half<kNibble>(acc.high, codes.high, v.high)};
 }
 
 }  // namespace

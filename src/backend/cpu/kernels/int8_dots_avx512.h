@@ -6,7 +6,7 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-constexpr int kInt8WideRows = 4, kInt8Rows = 8;
+constexpr int kInt8Rows = 4, kInt8Halves = 2;
 constexpr std::uint32_t kInt8DirectRows = 8;
 
 inline __m512i pairs_times(__m512i codes, __m512i v, int weight) {
@@ -15,14 +15,12 @@ inline __m512i pairs_times(__m512i codes, __m512i v, int weight) {
 }
 
 template <bool kNibble>
-inline U32x16 dot(U32x16 acc, U32x16 codes, std::uint32_t v) {
-  const __m512i all = _mm512_set1_epi32(static_cast<int>(v));
-  if constexpr (kNibble) return _mm512_add_epi32(acc, pairs_times(codes, all, 1));
+inline U32x16 dot(U32x16 acc, U32x16 codes, U32x16 v) {
+  if constexpr (kNibble) return _mm512_add_epi32(acc, pairs_times(codes, v, 1));
   const __m512i mask = _mm512_set1_epi8(15);
   const __m512i low = _mm512_and_si512(codes, mask),
                 high = _mm512_and_si512(_mm512_srli_epi32(codes, 4), mask);
-  return _mm512_add_epi32(acc,
-                          _mm512_add_epi32(pairs_times(low, all, 1), pairs_times(high, all, 16)));
+  return _mm512_add_epi32(acc, _mm512_add_epi32(pairs_times(low, v, 1), pairs_times(high, v, 16)));
 }
 
 }  // namespace

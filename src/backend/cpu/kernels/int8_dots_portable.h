@@ -6,16 +6,16 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-// Rows that registers hold beside both halves of a panel, and beside one.
-constexpr int kInt8WideRows = 1, kInt8Rows = 4;
+// Rows and halves of a panel whose sums registers hold, of integers and of floats.
+constexpr int kInt8Rows = 4, kInt8Halves = 1;
 constexpr std::uint32_t kInt8DirectRows = 2;
 
 template <bool kNibble>
-inline U32x16 dot(const U32x16& acc, const U32x16& codes, std::uint32_t v) {
+inline U32x16 dot(const U32x16& acc, const U32x16& codes, const U32x16& v) {
   return lanes<U32x16>([&](int i) {
     std::uint32_t sum = acc.at[i];
     for (int byte = 0; byte < 4; ++byte) {
-      const auto x = static_cast<std::int8_t>(v >> 8 * byte);
+      const auto x = static_cast<std::int8_t>(v.at[i] >> 8 * byte);
       sum += (codes.at[i] >> 8 * byte & 255u) * static_cast<std::uint32_t>(x);
     }
     return sum;

@@ -6,12 +6,12 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-constexpr int kInt8WideRows = 4, kInt8Rows = 8;
+constexpr int kInt8Rows = 4, kInt8Halves = 2;
 constexpr std::uint32_t kInt8DirectRows = 8;
 
 template <bool kNibble>
-inline U32x16 dot(U32x16 acc, U32x16 codes, std::uint32_t v) {
-  return _mm512_dpbusd_epi32(acc, codes, _mm512_set1_epi32(static_cast<int>(v)));
+inline U32x16 dot(U32x16 acc, U32x16 codes, U32x16 v) {
+  return _mm512_dpbusd_epi32(acc, codes, v);
 }
 
 }  // namespace
