@@ -59,7 +59,7 @@ __device__ inline void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Until at most kPending of the groups that were committed are on their way.
-template <int kPending>
+template <int kPending = 0>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
