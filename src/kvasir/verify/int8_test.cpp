@@ -42,7 +42,7 @@ class Int8Model : public testing::TestWithParam<const char*> {
                                           Backend backend,
                                           const std::string& isa,
                                           const std::string& activations) {
-    const auto device = make_device(backend, 2, isa, /*use_graphs=*/true, activations);
+    const auto device = make_device(backend, 2, isa, {.activations = activations});
     EXPECT_TRUE(device) << device.error().what;
     const auto got = prompt_logits(model, **device, DType::bf16);
     EXPECT_TRUE(got) << got.error().what;
@@ -114,9 +114,9 @@ TEST_P(Int8Model, LogitsAreNearTheExactModes) {
 }
 
 TEST(Activations, AreOfTheCpuBackendAndItsMirrorAlone) {
-  EXPECT_FALSE(make_device(Backend::ref, 1, "auto", true, "int8"));
-  EXPECT_FALSE(make_device(Backend::cpu, 1, "auto", true, "int4"));
-  EXPECT_TRUE(make_device(Backend::ref_mirror, 1, "auto", true, "int8"));
+  EXPECT_FALSE(make_device(Backend::ref, 1, "auto", {.activations = "int8"}));
+  EXPECT_FALSE(make_device(Backend::cpu, 1, "auto", {.activations = "int4"}));
+  EXPECT_TRUE(make_device(Backend::ref_mirror, 1, "auto", {.activations = "int8"}));
 }
 
 }  // namespace
