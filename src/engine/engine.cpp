@@ -256,6 +256,12 @@ StepReport Engine::step() {
   drain();
   const Clock::Duration began = parts_.clock.now();
   const FloatModeScope float_mode;  // the numerics contract, whosever thread this is
+  struct Rollback {                 // should memory run out
+    Engine* engine;
+    ~Rollback() {
+      if (engine) engine->forget_steps();
+    }
+  } rollback{this};
   Status done;
   if (!current_->is_on_its_way) {
     propose_drafts();
@@ -272,6 +278,7 @@ StepReport Engine::step() {
     abort_steps(done.error());
     report.failure = std::move(done).error();
   }
+  rollback.engine = nullptr;
   count_step(*current_, std::chrono::duration<double>(parts_.clock.now() - began).count());
   std::swap(current_, next_);
   settle(report);

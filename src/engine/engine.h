@@ -183,6 +183,7 @@ class Engine {
   Status begin_step(StepReport& report);
   Status complete_step(StepReport& report);
   void abort_steps(const Error& error);
+  void forget_steps() noexcept;
   void fail_rows(std::span<const PlannedRow> rows, const Error& error);
   Status convert_due(StepReport& report);
   Result<kv::KvStep> reserve(StepReport& report);

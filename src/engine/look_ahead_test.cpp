@@ -199,6 +199,26 @@ TEST(LookAhead, ARowWithoutFiniteScoresFailsAlone) {  // EXE-25
   EXPECT_EQ(good.tokens, naive_run(greedy(prompt, 12), 12, 0).tokens);
 }
 
+TEST(LookAhead, WhatIsThrownThroughAStepLeavesNothingOpen) {  // memory that ran out, say
+  for (const bool is_behind : {false, true}) {
+    Rig rig;
+    rig.executor.is_behind = is_behind;
+    Record first, second;
+    first.on_token = [](std::size_t i) {
+      if (i == 3) throw std::bad_alloc();
+    };
+    ASSERT_TRUE(rig.engine->submit(greedy(long_prompt(6, 9), 9), rig.sink(first)).has_value());
+    ASSERT_TRUE(rig.engine->submit(greedy(long_prompt(7, 9), 9), rig.sink(second)).has_value());
+
+    EXPECT_THROW(rig.run(), std::bad_alloc);
+    rig.engine->fail_all({Errc::capacity, "no memory"});
+    EXPECT_TRUE(first.outcome().failed() && second.outcome().failed());
+    EXPECT_EQ(rig.executor.n_launched, 0u);
+    rig.engine->cache()->clear();
+    EXPECT_EQ(rig.engine->store().used_blocks(0), 0u);
+  }
+}
+
 TEST(LookAhead, ANewcomerIsAdmittedAtTheNextBoundary) {
   Rig rig;
   rig.executor.is_behind = true;

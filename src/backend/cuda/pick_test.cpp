@@ -43,6 +43,25 @@ TEST(CudaPick, GumbelNumbersAreTheHosts) {
   EXPECT_EQ(ops::testing::pick_with(*make(), c), expected);
 }
 
+TEST(CudaPick, TakesAWholeBatchOfALargeVocabulary) {
+  KVASIR_NEEDS_CUDA();
+  constexpr std::uint32_t kVocab = 128'256, kRows = 64;
+  std::mt19937 rng(8);
+  ops::testing::PickCase c{.vocab = kVocab,
+                           .scores = random_floats(std::size_t{kRows} * kVocab, rng, 2.0f)};
+  for (std::uint32_t r = 0; r < kRows; ++r)
+    c.rows.push_back({.seed = r,
+                      .position = 5,
+                      .scale = 1.4f,
+                      .kind = r < 32 ? PickKind::highest : PickKind::drawn});
+  std::vector<std::uint32_t> expected;
+  for (std::uint32_t r = 0; r < kRows; ++r)
+    expected.push_back(
+        ops::pick_token({c.scores.data() + std::size_t{r} * kVocab, kVocab}, c.rows[r]));
+
+  EXPECT_EQ(ops::testing::pick_with(*make(), c), expected);
+}
+
 TEST(CudaEmbed, TakesTokensThatWerePicked) {
   KVASIR_NEEDS_CUDA();
   ops::Device& device = cuda_device();

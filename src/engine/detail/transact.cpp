@@ -56,15 +56,21 @@ Status Engine::complete_step(StepReport& report) {
 // SCH-34: every row of the step ends, and nothing of it is kept. What was launched behind it has
 // read what it left: it is waited for and given up too.
 void Engine::abort_steps(const Error& error) {
-  if (next_->is_on_its_way) static_cast<void>(collect(*next_));
-  next_->kv.reset();
   StepFrame& frame = *current_;
   if (!frame.kv && !frame.rows.empty()) {
     for (const RowWork& work : frame.work)
       if (work.request) work.request->n_discarded = 1;
   }
-  frame.kv.reset();
+  forget_steps();
   fail_rows(frame.rows.empty() ? plan_.rows : frame.rows, error);
+}
+
+// Waits for what is on its way, and gives back what is not committed.
+void Engine::forget_steps() noexcept {
+  for (StepFrame* frame : {current_.get(), next_.get()}) {
+    if (frame->is_on_its_way) static_cast<void>(collect(*frame));
+    frame->kv.reset();
+  }
 }
 
 void Engine::fail_rows(std::span<const PlannedRow> rows, const Error& error) {
