@@ -66,12 +66,17 @@ Status Products::upload(std::byte* to,
   return {};
 }
 
+bool Products::is_converted(ConstMatView x,
+                            std::uint32_t k,
+                            std::uint32_t tile_rows) const noexcept {
+  return converted_at_ == device_.queue().n_changes() && converted_k_ == k &&
+         converted_tile_rows_ == tile_rows && converted_from_.data == x.data &&
+         converted_from_.n_rows == x.n_rows && converted_from_.n_cols == x.n_cols &&
+         converted_from_.stride == x.stride;
+}
+
 const void* Products::converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows) {
-  if (converted_at_ == device_.queue().n_changes() && converted_k_ == k &&
-      converted_tile_rows_ == tile_rows && converted_from_.data == x.data &&
-      converted_from_.n_rows == x.n_rows && converted_from_.n_cols == x.n_cols &&
-      converted_from_.stride == x.stride)
-    return converted_data_;
+  if (is_converted(x, k, tile_rows)) return converted_data_;
   const std::uint32_t rows = tile_rows == kWideTiles ? wide_rows(x.n_rows) : tile_rows;
   const std::size_t n_tiles = rows == 0 ? 0 : (x.n_rows + rows - 1) / rows;
   std::uint16_t* out = nullptr;

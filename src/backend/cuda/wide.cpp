@@ -34,7 +34,14 @@ WideArgs arguments(CudaDevice& device,
     args.parts[args.n_parts++] = {w.data, part.bias, w.n_out, 0, column, 0};
   }
   args.format = matrix_of(parts[0].weight).weight;
-  args.x = device.products().converted(x, args.format.k, Products::kWideTiles);
+  Products& products = device.products();
+  if (x.n_rows <= kUnroundedRows && is_whole_pieces(x, args.format.n_in) &&
+      !products.is_converted(x, args.format.k, Products::kWideTiles)) {
+    args.x_rows = x.data;
+    args.x_stride = x.stride;
+  } else {
+    args.x = products.converted(x, args.format.k, Products::kWideTiles);
+  }
   args.n_rows = x.n_rows;
   args.out = out.data;
   args.out_stride = out.stride;
@@ -83,7 +90,7 @@ bool multiply_gated(CudaDevice& device,
   WideArgs args = arguments(device, x, parts, out);
   const Bf16Copy copy =
       device.products().copy_of_next(out.n_rows, out.n_cols, Products::CopyOf::product);
-  if (args.x == copy.data) return false;  // x is such a result itself
+  if (args.x && args.x == copy.data) return false;  // x is such a result itself
   args.copy = copy;
   args.is_gated = 1;
   if (is_rounded_only) args.out = nullptr;

@@ -38,6 +38,7 @@ class Products {
   // products read it.
   static constexpr std::uint32_t kWideTiles = 1;
   const void* converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows);
+  bool is_converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows) const noexcept;
   // bf16 rows [n_rows, k] as wide products read them.
   const void* wide_tiles(const void* rows, std::uint32_t n_rows, std::uint32_t k);
   // Memory for a matrix as its products will read it, few rows as wide tiles, many as bf16 rows;

@@ -10,6 +10,8 @@ namespace kvasir::backend::cuda {
 
 constexpr std::uint32_t kMaxWideParts = 4;
 
+constexpr std::uint32_t kUnroundedRows = 2;  // rounded where they are multiplied
+
 struct WidePart {
   const void* data;   // as Weight's
   const float* bias;  // [n_out] or null
@@ -21,9 +23,11 @@ struct WidePart {
 struct WideArgs {
   // Of one k, code, scale kind, group and offset. Gated: gate and up, of one n_out.
   WidePart parts[kMaxWideParts];
-  Weight format;  // what all parts share; data and n_out are not read
-  const void* x;  // as launch_convert_wide lays rows out
-  float* out;     // null: copy alone
+  Weight format;        // what all parts share; data and n_out are not read
+  const void* x;        // as launch_convert_wide lays rows out; or null, and
+  const float* x_rows;  // at most kUnroundedRows rows, x_stride elements apart, of whole 16 bytes
+  std::size_t x_stride;
+  float* out;  // null: copy alone
   std::size_t out_stride;
   Bf16Copy copy;
   std::uint32_t n_rows, n_parts;

@@ -209,6 +209,8 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, WidePlan<F, kN>:
     } else {
       bring_codes<P>(p, share, m);
     }
+  } else if (P::kN == 8 && !p.x) {
+    bring_rows<P>(p, share, m);
   } else {
     bring_x<P>(p, share, m);
   }

@@ -28,8 +28,7 @@ struct WidePlan {
   static constexpr unsigned kHelpers = kWeightThreads + 32;
   // Blocks on one multiprocessor: the next product's brings weights while this one's ends. Few
   // rows of x pass again and again at little cost, so that dense passes may be short.
-  static constexpr unsigned kBlocks =
-      kN <= 16 && (F::kIsDense || F::kIsPacked) ? 2 : 1;
+  static constexpr unsigned kBlocks = kN <= 16 && (F::kIsDense || F::kIsPacked) ? 2 : 1;
   static constexpr unsigned kPassTiles = F::kIsDense && kBlocks > 1 ? kGroupTiles : 2 * kGroupTiles;
   static constexpr unsigned kMaxThreads = kPassTiles / kGroupTiles * kWarpgroup + kHelpers;
   static constexpr unsigned kRoom = (kBlocks > 1 ? 96u : 200u) << 10;  // of slots
@@ -188,6 +187,58 @@ __device__ inline void bring_x(const WideArgs& p, const WideShare& share, const 
         const unsigned char* const at = from + std::size_t{2 * chunk + panel} * P::kXPanel;
         copy_run_cluster<P::kCluster>(to + panel * P::kXPanel, at, bytes, full);
       }
+    }
+  }
+}
+
+__device__ inline void store8(std::uint32_t to, std::uint32_t lo, std::uint32_t hi) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(lo), "r"(hi) : "memory");
+}
+
+// By a warp: f32 rows, 128 elements of one at a time, rounded on their way; some are in flight.
+template <class P>
+__device__ inline void bring_rows(const WideArgs& p, const WideShare& share, const WideMemory& m) {
+  constexpr unsigned kFlying = 8;
+  const unsigned lane = threadIdx.x % 32;
+  const std::uint32_t n_chunks = chunks_of(p.format.k);
+  const std::uint32_t n_items = share.n_passes * n_chunks * p.n_rows;
+  const std::uint32_t place = lane / 16 * P::kXPanel + lane % 2 * 8, piece = lane % 16 / 2;
+  float4 flying[kFlying];
+  std::uint32_t next_chunk = 0, next_row = 0;
+  const auto fetch = [&](float4& to) {
+    const std::uint32_t k = next_chunk * kChunkK + 4 * lane;
+    to = k < p.format.n_in ? *reinterpret_cast<const float4*>(p.x_rows + next_row * p.x_stride + k)
+                           : float4{};
+    if (++next_row < p.n_rows) return;
+    next_row = 0;
+    if (++next_chunk == n_chunks) next_chunk = 0;
+  };
+  WideTurn turn{p.n_slots};
+  await_previous();
+#pragma unroll
+  for (unsigned f = 0; f < kFlying; ++f) fetch(flying[f]);
+  std::uint32_t chunk = 0, row = 0;
+  for (std::uint32_t item = 0; item < n_items; item += kFlying) {
+#pragma unroll
+    for (unsigned f = 0; f < kFlying; ++f) {
+      if (item + f >= n_items) break;
+      const unsigned in_stage = chunk % P::kStageChunks;
+      if (row == 0 && in_stage == 0) barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
+      const std::uint32_t to = m.at + turn.slot * m.slot_bytes + m.x_at +
+                               in_stage * 2 * P::kXPanel + place + row * 128 + (piece ^ row) * 16;
+      const float4 v = flying[f];
+      store8(to, pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
+      fetch(flying[f]);
+      if (++row < p.n_rows) continue;
+      row = 0;
+      const bool is_last = chunk + 1 == n_chunks;
+      if (in_stage + 1 == P::kStageChunks || is_last) {
+        order_for_wgmma();
+        __syncwarp();
+        if (lane == 0) barrier_arrive(m.full(turn.slot));
+        turn.next();
+      }
+      chunk = is_last ? 0 : chunk + 1;
     }
   }
 }
