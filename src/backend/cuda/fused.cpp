@@ -33,7 +33,7 @@ void activate_gated(ops::Device& device,
   const auto activation = static_cast<Act>(a.activation);
   if (multiply_gated(cuda, a.x, a.parts, activation, gate, is_rounded_only)) return;
   device.ops().linear_group(device, {.x = a.x, .parts = a.parts, .out = a.gate_up});
-  const Bf16Copy copy = cuda.products().copy_of_next(gate.n_rows, n);
+  const Bf16Copy copy = cuda.products().copy_of_next(gate.n_rows, n, Products::CopyOf::product);
   Mat out = mat_of(gate);
   if (is_rounded_only) out.data = nullptr;
   launch_act_mul(cuda.queue(), {.gate = mat_of(ConstMatView(gate)),
@@ -50,7 +50,7 @@ void activate_gated(ops::Device& device,
 // Norms come before products: the result is rounded for them on the way.
 void add_norm(ops::Device& device, const ops::AddNormArgs& a) noexcept {
   Products& products = cuda_of(device).products();
-  const Bf16Copy copy = products.copy_of_next(a.x.n_rows, a.x.n_cols);
+  const Bf16Copy copy = products.copy_of_next(a.x.n_rows, a.x.n_cols, Products::CopyOf::other);
   launch_norm(cuda_of(device).queue(), {.x = mat_of(ConstMatView(a.x)),
                                         .out = mat_of(a.out),
                                         .weight = a.weight,
@@ -72,7 +72,8 @@ void gated_linear(ops::Device& device, const ops::GatedLinearArgs& a) noexcept {
 void gated_mlp(ops::Device& device, const ops::GatedMlpArgs& a) noexcept {
   if (a.out.n_rows == 0) return;
   const std::uint32_t n = a.gated.gate_up.n_cols / 2;
-  activate_gated(device, a.gated, takes_rounded(matrix_of(a.down.weight).weight, n));
+  const bool is_known = a.out.n_rows <= kManyRows || cuda_of(device).is_eager();
+  activate_gated(device, a.gated, is_known && takes_rounded(matrix_of(a.down.weight).weight, n));
   linear(device, {.x = a.gated.gate_up.columns(0, n),
                   .weight = a.down.weight,
                   .bias = a.down.bias,

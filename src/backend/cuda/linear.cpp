@@ -66,7 +66,7 @@ std::uint32_t count_other_bits(CudaDevice& device,
   if (!run(blas_product(w, x, out))) return ~0u;
   for (const std::uint32_t first : {0u, out.n_rows - n}) {
     const MatView rows = mat_view(own, n, w.n_out);
-    if (!multiply_wide(device, w, x + std::size_t{first} * w.k * 2, rows)) {
+    if (!multiply_wide(device, w, x + std::size_t{first} * w.k * 2, nullptr, rows)) {
       launch_convert_tiles(device.queue(),
                            {{all.data + std::size_t{first} * w.k, n, w.k, w.k}, tiles, w.k, 0},
                            rows_of_tile(n));
@@ -134,7 +134,8 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   if (w.code == Code::f32)
     return launch_product_f32(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
   const ops::LinearPart part{a.weight, a.bias};
-  if (a.x.n_rows <= kManyRows && multiply_wide(cuda, a.x, {&part, 1}, a.out)) return;
+  if ((a.x.n_rows <= kManyRows || !cuda.is_eager()) && multiply_wide(cuda, a.x, {&part, 1}, a.out))
+    return;
   if (a.x.n_rows <= kLeastRows && is_whole_pieces(a.x, w.n_in))
     return launch_product(cuda.queue(), arguments(cuda, w, a.x, a.bias, a.out));
   Products& products = cuda.products();
@@ -145,8 +146,8 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
                                               : multiply_slabs(cuda, w, x, a.bias, a.out);
     products.keep_converted(at, a.out);
     if (is_done) return;
+    if (multiply_wide(cuda, w, x, a.bias, a.out)) return;
   }
-  if (multiply_wide(cuda, a.x, {&part, 1}, a.out)) return;
   const void* const x = products.converted(a.x, w.k, rows_of_tile(a.x.n_rows));
   const std::uint64_t at = cuda.queue().n_changes();
   launch_tiles(cuda, w, x, a.bias, a.out);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "backend/cuda/device/rows.h"
+#include "backend/cuda/device/wide.h"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -65,29 +66,42 @@ Status Products::upload(std::byte* to,
   return {};
 }
 
+bool Products::is_converted(ConstMatView x,
+                            std::uint32_t k,
+                            std::uint32_t tile_rows) const noexcept {
+  return converted_at_ == device_.queue().n_changes() && converted_k_ == k &&
+         converted_tile_rows_ == tile_rows && converted_from_.data == x.data &&
+         converted_from_.n_rows == x.n_rows && converted_from_.n_cols == x.n_cols &&
+         converted_from_.stride == x.stride;
+}
+
 const void* Products::converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows) {
-  const auto is_same = [&] {
-    return converted_at_ == device_.queue().n_changes() && converted_k_ == k &&
-           converted_tile_rows_ == tile_rows && converted_from_.data == x.data &&
-           converted_from_.n_rows == x.n_rows && converted_from_.n_cols == x.n_cols &&
-           converted_from_.stride == x.stride;
-  };
-  const std::size_t n_tiles = tile_rows == 0 ? 0 : (x.n_rows + tile_rows - 1) / tile_rows;
-  const std::size_t size = tile_rows == 0
-                               ? std::size_t{x.n_rows} * k
-                               : n_tiles * tile_rows * tiled_chunks(k) * std::size_t{kTiledRow};
-  if (is_same()) return converted_data_;
-  std::uint16_t* const out = next_workspace(size);
-  const ConvertArgs args{mat_of(x), out, k, tile_rows};
-  tile_rows == 0 ? launch_convert_rows(device_.queue(), args)
-                 : launch_convert_tiles(device_.queue(), args, tile_rows);
+  if (is_converted(x, k, tile_rows)) return converted_data_;
+  const std::uint32_t rows = tile_rows == kWideTiles ? wide_rows(x.n_rows) : tile_rows;
+  const std::size_t n_tiles = rows == 0 ? 0 : (x.n_rows + rows - 1) / rows;
+  std::uint16_t* out = nullptr;
+  if (tile_rows == kWideTiles) {
+    const std::uint32_t whole = chunks_of(k) * kChunkK;
+    out = device_.workspace<std::uint16_t>(kConverted, n_tiles * rows * whole);
+    launch_convert_wide(device_.queue(), {mat_of(x), nullptr, out, whole, rows});
+  } else if (tile_rows > 0) {
+    out = device_.workspace<std::uint16_t>(
+        kConverted, n_tiles * rows * tiled_chunks(k) * std::size_t{kTiledRow});
+    launch_convert_tiles(device_.queue(), {mat_of(x), out, k, rows}, rows);
+  } else {
+    out = device_.workspace<std::uint16_t>(kConverted, std::size_t{x.n_rows} * k);
+    launch_convert_rows(device_.queue(), {mat_of(x), out, k, 0});
+  }
   remember(x, k, tile_rows, out);
   return out;
 }
 
-std::uint16_t* Products::next_workspace(std::size_t n) {
-  is_other_ = !is_other_;
-  return device_.workspace<std::uint16_t>(is_other_ ? kOtherConverted : kConverted, n);
+const void* Products::wide_tiles(const void* rows, std::uint32_t n_rows, std::uint32_t k) {
+  const std::uint32_t tile = wide_rows(n_rows), whole = chunks_of(k) * kChunkK;
+  auto* const out = device_.workspace<std::uint16_t>(
+      kRetiled, std::size_t{(n_rows + tile - 1) / tile} * tile * whole);
+  launch_convert_wide(device_.queue(), {{nullptr, n_rows, k, k}, rows, out, whole, tile});
+  return out;
 }
 
 void Products::remember(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows, void* data) {
@@ -98,13 +112,20 @@ void Products::remember(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows
   converted_data_ = data;
 }
 
-Bf16Copy Products::copy_of_next(std::uint32_t n_rows, std::uint32_t n_cols) {
-  if (n_cols % kPadK != 0) return {};
-  return {next_workspace(std::size_t{n_rows} * n_cols), n_cols};
+Bf16Copy Products::copy_of_next(std::uint32_t n_rows, std::uint32_t n_cols, CopyOf of) {
+  const int slot = of == CopyOf::product ? kConvertedResult : kConverted;
+  if (n_rows > kManyRows) {
+    if (n_cols % kPadK != 0) return {};
+    return {device_.workspace<std::uint16_t>(slot, std::size_t{n_rows} * n_cols), n_cols, 0};
+  }
+  if (!has_wide_products() || n_cols % kChunkK != 0) return {};
+  const std::uint32_t tile = wide_rows(n_rows), n_tiles = (n_rows + tile - 1) / tile;
+  return {device_.workspace<std::uint16_t>(slot, std::size_t{n_tiles} * tile * n_cols), n_cols,
+          tile};
 }
 
 void Products::keep_copy(ConstMatView x, const Bf16Copy& copy) {
-  if (copy.data) remember(x, x.n_cols, 0, copy.data);
+  if (copy.data) remember(x, x.n_cols, copy.tile_rows > 0 ? kWideTiles : 0, copy.data);
 }
 
 void Products::keep_converted(std::uint64_t since, ConstMatView out) {

@@ -34,8 +34,14 @@ WideArgs arguments(CudaDevice& device,
     args.parts[args.n_parts++] = {w.data, part.bias, w.n_out, 0, column, 0};
   }
   args.format = matrix_of(parts[0].weight).weight;
-  args.x = device.products().converted(x, args.format.k, 0);
-  args.x_stride = args.format.k;
+  Products& products = device.products();
+  if (x.n_rows <= kUnroundedRows && is_whole_pieces(x, args.format.n_in) &&
+      !products.is_converted(x, args.format.k, Products::kWideTiles)) {
+    args.x_rows = x.data;
+    args.x_stride = x.stride;
+  } else {
+    args.x = products.converted(x, args.format.k, Products::kWideTiles);
+  }
   args.n_rows = x.n_rows;
   args.out = out.data;
   args.out_stride = out.stride;
@@ -57,13 +63,13 @@ bool multiply_wide(CudaDevice& device,
   return true;
 }
 
-bool multiply_wide(CudaDevice& device, const Weight& w, const void* x, MatView out) noexcept {
+bool multiply_wide(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) noexcept {
   if (!has_wide_products() || w.code == Code::f32) return false;
   WideArgs args{};
-  args.parts[args.n_parts++] = {w.data, nullptr, w.n_out, 0, 0, 0};
+  args.parts[args.n_parts++] = {w.data, bias, w.n_out, 0, 0, 0};
   args.format = w;
-  args.x = x;
-  args.x_stride = w.k;
+  args.x = device.products().wide_tiles(x, out.n_rows, w.k);
   args.n_rows = out.n_rows;
   args.out = out.data;
   args.out_stride = out.stride;
@@ -82,9 +88,10 @@ bool multiply_gated(CudaDevice& device,
       parts[0].weight->n_out() != parts[1].weight->n_out())
     return false;
   WideArgs args = arguments(device, x, parts, out);
-  const Bf16Copy copy = device.products().copy_of_next(out.n_rows, out.n_cols);
-  args.copy = copy.data;
-  args.copy_stride = static_cast<std::uint32_t>(copy.stride);
+  const Bf16Copy copy =
+      device.products().copy_of_next(out.n_rows, out.n_cols, Products::CopyOf::product);
+  if (args.x && args.x == copy.data) return false;  // x is such a result itself
+  args.copy = copy;
   args.is_gated = 1;
   if (is_rounded_only) args.out = nullptr;
   args.activation = activation;
@@ -94,7 +101,7 @@ bool multiply_gated(CudaDevice& device,
 }
 
 bool takes_rounded(const Weight& w, std::uint32_t n_cols) noexcept {
-  return has_wide_products() && w.code != Code::f32 && n_cols % kPadK == 0;
+  return has_wide_products() && w.code != Code::f32 && n_cols % kChunkK == 0;
 }
 
 }  // namespace kvasir::backend::cuda

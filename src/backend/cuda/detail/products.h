@@ -21,12 +21,13 @@ namespace kvasir::backend::cuda {
 
 // Workspace slots of products (CudaDevice::workspace).
 enum ProductSlot : int {
-  kTeamColumns = 8,
-  kConverted = 7,
-  kDecoded = 6,
-  kBlas = 5,
+  kConvertedResult = 2,
   kProbe = 4,
-  kOtherConverted = 2
+  kBlas,
+  kDecoded,
+  kConverted,
+  kRetiled,
+  kTeamColumns
 };
 
 class Products {
@@ -41,11 +42,18 @@ class Products {
                 const std::function<void(std::size_t unit, std::byte* at)>& fill);
 
   // x as bf16 [n_rows, k]; the last one again if nothing has been launched since.
-  // tile_rows: as tiles of so many rows (device/rows.h); 0: as rows.
+  // tile_rows: as tiles of so many rows (launch_convert_tiles); 0: as rows; kWideTiles: as wide
+  // products read it.
+  static constexpr std::uint32_t kWideTiles = 1;
   const void* converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows);
-  // Memory for a matrix as bf16 rows [n_rows, n_cols], which the launch that makes it writes too;
-  // then keep_copy(). Null where rows would have to be padded. Not what converted() gave last.
-  Bf16Copy copy_of_next(std::uint32_t n_rows, std::uint32_t n_cols);
+  bool is_converted(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows) const noexcept;
+  // bf16 rows [n_rows, k] as wide products read them.
+  const void* wide_tiles(const void* rows, std::uint32_t n_rows, std::uint32_t k);
+  // Memory for a matrix as its products will read it, few rows as wide tiles, many as bf16 rows;
+  // the launch that makes it writes there too; then keep_copy(). Null where columns would have to
+  // be padded, or products read otherwise. Not what converted() gave last.
+  enum class CopyOf : std::uint8_t { other, product };  // a product reads what was rounded last
+  Bf16Copy copy_of_next(std::uint32_t n_rows, std::uint32_t n_cols, CopyOf of);
   // converted() of that matrix is what copy_of_next() gave, from now on.
   void keep_copy(ConstMatView x, const Bf16Copy& copy);
   // The launches since then wrote only `out`.
@@ -90,9 +98,7 @@ class Products {
   std::uint32_t converted_k_ = 0, converted_tile_rows_ = 0;
   std::uint64_t converted_at_ = 0;
   void* converted_data_ = nullptr;
-  bool is_other_ = false;  // which of two workspaces it is in
 
-  std::uint16_t* next_workspace(std::size_t n);
   void remember(ConstMatView x, std::uint32_t k, std::uint32_t tile_rows, void* data);
 };
 
@@ -103,7 +109,8 @@ bool multiply_wide(CudaDevice& device,
                    std::span<const ops::LinearPart> parts,
                    MatView out) noexcept;
 // Of one weight; x: bf16 rows of w.k elements.
-bool multiply_wide(CudaDevice& device, const Weight& w, const void* x, MatView out) noexcept;
+bool multiply_wide(
+    CudaDevice& device, const Weight& w, const void* x, const float* bias, MatView out) noexcept;
 // The same of gate and up, which end as out = act(gate) ⊙ up; is_rounded_only: out is not written,
 // what it would hold is kept as bf16 (Products::keep_copy).
 bool multiply_gated(CudaDevice& device,

@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cuda/device/mma.cuh"
 #include "backend/cuda/device/weights.h"
@@ -36,23 +37,36 @@ __device__ inline float half_bits(std::uint32_t bits, bool is_f16) {
                 : __uint_as_float(bits << 16);
 }
 
-// h: which of a thread's two rows; at: its scale in the group.
+// A row's scale and bias in a group, as they lie.
 template <class F>
-__device__ inline void load_row_scales(RowScales& out, unsigned h, const unsigned char* at) {
-  if constexpr (F::kScale == ScaleKind::f32 && F::kHasBias) {
-    const float2 both = *reinterpret_cast<const float2*>(at);
-    out.scale[h] = both.x;
-    out.bias[h] = both.y;
-  } else if constexpr (F::kScale == ScaleKind::f32) {
-    out.scale[h] = *reinterpret_cast<const float*>(at);
-  } else if constexpr (!F::kHasBias) {
-    out.scale[h] = half_bits(*reinterpret_cast<const unsigned short*>(at), true);
+using RawScale = std::conditional_t<F::kScale != ScaleKind::f32,
+                                    std::uint32_t,
+                                    std::conditional_t<F::kHasBias, float2, float>>;
+
+template <class F>
+__device__ inline RawScale<F> fetch_scale(const unsigned char* at) {
+  if constexpr (F::kScale != ScaleKind::f32 && !F::kHasBias) {
+    return *reinterpret_cast<const unsigned short*>(at);
   } else {
-    const std::uint32_t both = *reinterpret_cast<const std::uint32_t*>(at);
-    out.scale2[h] = __byte_perm(both, 0, 0x1010);
-    out.bias2[h] = __byte_perm(both, 0, 0x3232);
-    out.scale[h] = half_bits(both & 0xffffu, F::kScale == ScaleKind::f16);
-    out.bias[h] = half_bits(both >> 16, F::kScale == ScaleKind::f16);
+    return *reinterpret_cast<const RawScale<F>*>(at);
+  }
+}
+
+// h: which of a thread's two rows.
+template <class F>
+__device__ inline void set_scale(RowScales& out, unsigned h, const RawScale<F>& raw) {
+  if constexpr (F::kScale == ScaleKind::f32 && F::kHasBias) {
+    out.scale[h] = raw.x;
+    out.bias[h] = raw.y;
+  } else if constexpr (F::kScale == ScaleKind::f32) {
+    out.scale[h] = raw;
+  } else if constexpr (!F::kHasBias) {
+    out.scale[h] = half_bits(raw, true);
+  } else {
+    out.scale2[h] = __byte_perm(raw, 0, 0x1010);
+    out.bias2[h] = __byte_perm(raw, 0, 0x3232);
+    out.scale[h] = half_bits(raw & 0xffffu, F::kScale == ScaleKind::f16);
+    out.bias[h] = half_bits(raw >> 16, F::kScale == ScaleKind::f16);
   }
 }
 
@@ -61,7 +75,7 @@ template <class F>
 __device__ inline void load_scales(RowScales& out, const unsigned char* group, unsigned lane) {
 #pragma unroll
   for (unsigned h = 0; h < 2; ++h)
-    load_row_scales<F>(out, h, group + (lane / 4 + 8 * h) * F::kRowBytes);
+    set_scale<F>(out, h, fetch_scale<F>(group + (lane / 4 + 8 * h) * F::kRowBytes));
 }
 
 // The nibble at bit kBit as a float: placed in the mantissa of 2^(23 - kBit), which is taken off

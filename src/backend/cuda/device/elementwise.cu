@@ -16,13 +16,12 @@ bool is_vectored(const void* data, std::size_t stride, std::uint32_t n) {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % 4 == 0 && n % 4 == 0;
 }
 
-template <bool kFour>
 __global__ void norm_by_warps(NormParams p) {
   begin_early();
   const std::uint32_t n_groups = p.x.n_cols / p.group;
   const std::size_t item = std::size_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
   if (item >= std::size_t{p.x.n_rows} * n_groups) return;
-  norm_group<false, kFour>(p, item / n_groups,
+  norm_group<false, false>(p, item / n_groups,
                            static_cast<std::uint32_t>(item % n_groups) * p.group);
 }
 
@@ -31,6 +30,20 @@ __global__ void norm_by_blocks(NormParams p) {
   begin_early();
   const std::uint32_t n_groups = p.x.n_cols / p.group;
   norm_group<true, kFour>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
+}
+
+__global__ void norm_kept_by_warps(NormParams p) {
+  let_next_start();
+  const std::uint32_t n_groups = p.x.n_cols / p.group;
+  const std::size_t item = std::size_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
+  if (item >= std::size_t{p.x.n_rows} * n_groups) return await_previous();
+  norm_kept<false>(p, item / n_groups, static_cast<std::uint32_t>(item % n_groups) * p.group);
+}
+
+__global__ void __launch_bounds__(1024, 2) norm_kept_by_blocks(NormParams p) {
+  let_next_start();
+  const std::uint32_t n_groups = p.x.n_cols / p.group;
+  norm_kept<true>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
 }
 
 // Of a head's columns the last ones may be missing: those behind its pairs, of the last head.
@@ -142,16 +155,20 @@ void launch_norm(Queue& queue, const NormParams& p) {
   if (p.x.n_rows == 0) return;
   const bool vectored = is_vectored(p.x.data, p.x.stride, p.group) &&
                         is_vectored(p.out.data, p.out.stride, p.group) &&
-                        is_vectored(p.added.data, p.added.stride, p.group);
+                        is_vectored(p.added.data, p.added.stride, p.group) &&
+                        is_vectored(p.weight, 0, p.group);
   const std::uint32_t n_items = p.x.n_rows * (p.x.n_cols / p.group);
   if (p.group <= kWarpGroup) {
     const std::uint32_t a_block = n_items < 1024 ? 1 : 8;
-    queue.launch_early(vectored ? norm_by_warps<true> : norm_by_warps<false>,
+    queue.launch_early(vectored ? norm_kept_by_warps : norm_by_warps,
                        dim3((n_items + a_block - 1) / a_block), 32 * a_block, 0, p);
   } else {
     const unsigned n_threads = p.group >= 4096 ? 1024 : p.group >= 2048 ? 512 : 256;
-    queue.launch_early(vectored ? norm_by_blocks<true> : norm_by_blocks<false>, dim3(n_items),
-                       n_threads, 0, p);
+    const bool is_kept = vectored && p.group <= n_threads * 4 * kKeptFours<true>;
+    queue.launch_early(is_kept    ? norm_kept_by_blocks
+                       : vectored ? norm_by_blocks<true>
+                                  : norm_by_blocks<false>,
+                       dim3(n_items), n_threads, 0, p);
   }
 }
 

@@ -9,10 +9,19 @@ namespace kvasir::backend::cuda {
 enum class NormKind : std::uint32_t { rms, l2, layer };
 enum class Act : std::uint32_t { silu, gelu, gelu_tanh, sigmoid, identity, clamped_swiglu };
 
-// The result as bf16 rows too, [n_rows, stride]; data null: not.
+// The result rounded to bf16 too; data null: not. As rows [n_rows, stride], or (tile_rows > 0) as
+// wide products read them: stride elements of K a row, launch_convert_wide.
 struct Bf16Copy {
   void* data;
-  std::size_t stride;
+  std::uint32_t stride, tile_rows;
+  // Elements; those of a piece of 8 columns lie together.
+  __host__ __device__ std::size_t place(std::size_t row, std::uint32_t column) const {
+    if (tile_rows == 0) return row * stride + column;
+    const std::size_t tile = row / tile_rows;
+    const auto in_tile = static_cast<std::uint32_t>(row % tile_rows);
+    return (tile * (stride / 64) + column / 64) * tile_rows * 64 + in_tile * 64 +
+           ((column % 64 / 8) ^ (in_tile % 8)) * 8 + column % 8;
+  }
 };
 
 struct NormParams {

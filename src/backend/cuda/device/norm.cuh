@@ -2,6 +2,7 @@
 // them and those that do several things on the way.
 #pragma once
 
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/math.cuh"
 
@@ -32,10 +33,10 @@ struct Pack {
   __device__ void copy(const Bf16Copy& to, std::size_t row, std::uint32_t column) const {
     if constexpr (kFour) {
       if (to.data)
-        *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(to.data) + row * to.stride +
-                                  column) = {pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3])};
+        *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(to.data) + to.place(row, column)) = {
+            pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3])};
     } else if (to.data) {
-      static_cast<std::uint16_t*>(to.data)[row * to.stride + column] =
+      static_cast<std::uint16_t*>(to.data)[to.place(row, column)] =
           static_cast<std::uint16_t>(pack_bf16(v[0], 0.0f));
     }
   }
@@ -111,6 +112,66 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
     }
     e.store(out + at);
     e.copy(p.copy, row, begin + at);
+  });
+}
+
+// Fours of elements that a thread keeps of a group.
+template <bool kBlock>
+constexpr std::uint32_t kKeptFours = kBlock ? 2 : 4;
+
+// The same of a group that fits its threads' registers: it is read once. The weight, which no
+// kernel writes, is read before the kernels ahead have ended.
+template <bool kBlock>
+__device__ void norm_kept(const NormParams& p, std::size_t row, std::uint32_t begin) {
+  __shared__ float shared[32];
+  using Four = Pack<true>;
+  constexpr std::uint32_t kFours = kKeptFours<kBlock>;
+  const unsigned lane = kBlock ? threadIdx.x : threadIdx.x % 32;
+  const std::uint32_t step = (kBlock ? blockDim.x : 32) * 4;
+  Four kept[kFours], weights[kFours];
+  // f(place, index of the four)
+  const auto for_each = [&](auto&& f) {
+#pragma unroll
+    for (std::uint32_t k = 0; k < kFours; ++k)
+      if (lane * 4 + k * step < p.group) f(lane * 4 + k * step, k);
+  };
+  if (p.weight)
+    for_each([&](std::uint32_t at, std::uint32_t k) { weights[k] = Four::load(p.weight + at); });
+  await_previous();
+  for_each(
+      [&](std::uint32_t at, std::uint32_t k) { kept[k] = Four::load(p.x.row(row) + begin + at); });
+  if (p.added.data) {
+    for_each([&](std::uint32_t at, std::uint32_t k) {
+      const Four y = Four::load(p.added.row(row) + begin + at);
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i) kept[k].v[i] += y.v[i] * p.scale;
+      kept[k].store(p.sum.row(row) + begin + at);
+    });
+  }
+  const auto sum_of = [&](auto&& term) {
+    float sums[4] = {};
+    for_each([&](std::uint32_t, std::uint32_t k) {
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i) sums[i] = term(sums[i], kept[k].v[i]);
+    });
+    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), shared);
+  };
+  const auto n = static_cast<float>(p.group);
+  float mean = 0.0f;
+  if (p.kind == NormKind::layer) mean = sum_of([](float s, float v) { return s + v; }) / n;
+  const float squares = sum_of([&](float s, float v) { return fmaf(v - mean, v - mean, s); });
+  const float inverse =
+      p.kind == NormKind::l2 ? p.scale / sqrtf(squares + p.eps) : 1.0f / sqrtf(squares / n + p.eps);
+  for_each([&](std::uint32_t at, std::uint32_t k) {
+#pragma unroll
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      float y = (kept[k].v[i] - mean) * inverse;
+      if (p.weight) y *= weights[k].v[i];
+      if (p.bias) y += p.bias[at + i];
+      kept[k].v[i] = y;
+    }
+    kept[k].store(p.out.row(row) + begin + at);
+    kept[k].copy(p.copy, row, begin + at);
   });
 }
 

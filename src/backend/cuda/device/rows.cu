@@ -51,6 +51,25 @@ __global__ void convert_tiles_kernel(const __grid_constant__ ConvertArgs p) {
   }
 }
 
+// Eight elements a thread.
+__global__ void convert_wide_kernel(const __grid_constant__ ConvertWideArgs p) {
+  begin_early();
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::uint32_t row = static_cast<std::uint32_t>(i / (p.k / 8));
+  const std::uint32_t piece = static_cast<std::uint32_t>(i % (p.k / 8));
+  if (row >= p.x.n_rows) return;
+  const std::uint32_t in_tile = row % p.tile_rows;
+  const std::size_t panel = std::size_t{row / p.tile_rows} * (p.k / 64) + piece / 8;
+  uint4 eight{0, 0, 0, 0};
+  if (!p.rounded) {
+    eight = eight_of(p.x, row, piece * 8);
+  } else if (piece * 8 < p.x.n_cols) {
+    eight = static_cast<const uint4*>(p.rounded)[row * p.x.stride / 8 + piece];
+  }
+  static_cast<uint4*>(p.out)[(panel * p.tile_rows + in_tile) * 8 + (piece % 8 ^ in_tile % 8)] =
+      eight;
+}
+
 // One chunk of a tile by a warp: it decodes a thread's operands and lays them out as rows.
 template <class F>
 __global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
@@ -172,6 +191,11 @@ void launch_convert_tiles(Queue& queue, const ConvertArgs& args, std::uint32_t t
   queue.launch_early(&convert_tiles_kernel,
                      dim3(tiled_chunks(p.k), (p.x.n_rows + tile_rows - 1) / tile_rows), kThreads, 0,
                      p);
+}
+
+void launch_convert_wide(Queue& queue, const ConvertWideArgs& args) {
+  queue.launch_early(&convert_wide_kernel,
+                     dim3(blocks_for(std::size_t{args.x.n_rows} * args.k / 8)), kThreads, 0, args);
 }
 
 void launch_decode(Queue& queue, const DecodeArgs& args) {

@@ -22,6 +22,17 @@ __host__ __device__ constexpr std::uint32_t tiled_chunks(std::uint32_t k) {
 }
 void launch_convert_tiles(Queue& queue, const ConvertArgs& args, std::uint32_t tile_rows);
 
+// x as wide products read it (device/wide.h), in tiles of tile_rows rows: [tile][64 columns of k]
+// [tile_rows][64], the 16-byte pieces of a row at piece ^ row % 8; k a multiple of 128. Rows of
+// f32, or bf16 rows [n_rows, x.stride].
+struct ConvertWideArgs {
+  ConstMat x;
+  const void* rounded;  // not null: instead of x.data
+  void* out;
+  std::uint32_t k, tile_rows;
+};
+void launch_convert_wide(Queue& queue, const ConvertWideArgs& args);
+
 struct DecodeArgs {  // outputs [first, first + n) of a quantized weight as bf16 [n, weight.k]
   Weight weight;
   void* out;

@@ -10,6 +10,8 @@ namespace kvasir::backend::cuda {
 
 constexpr std::uint32_t kMaxWideParts = 4;
 
+constexpr std::uint32_t kUnroundedRows = 2;  // rounded where they are multiplied
+
 struct WidePart {
   const void* data;   // as Weight's
   const float* bias;  // [n_out] or null
@@ -21,19 +23,26 @@ struct WidePart {
 struct WideArgs {
   // Of one k, code, scale kind, group and offset. Gated: gate and up, of one n_out.
   WidePart parts[kMaxWideParts];
-  Weight format;  // what all parts share; data and n_out are not read
-  const void* x;  // bf16 [n_rows, x_stride], padded with zeros to format.k
+  Weight format;        // what all parts share; data and n_out are not read
+  const void* x;        // as launch_convert_wide lays rows out; or null, and
+  const float* x_rows;  // at most kUnroundedRows rows, x_stride elements apart, of whole 16 bytes
+  std::size_t x_stride;
   float* out;  // null: copy alone
   std::size_t out_stride;
-  void* copy;  // null, or out as bf16 [n_rows, copy_stride] too
-  std::uint32_t x_stride, copy_stride, n_rows, n_parts;
+  Bf16Copy copy;
+  std::uint32_t n_rows, n_parts;
   std::uint32_t is_gated;  // out = act(gate) ⊙ up
   Act activation;
   float limit;
   // Chosen by launch_wide: tiles of 16 rows of weights, of one pass, and slots.
-  std::uint32_t n_tiles, pass_tiles, n_slots, n_sms;
-  std::uint32_t is_spread;  // half a tile a warp
+  std::uint32_t n_tiles, n_passes, pass_tiles, n_slots, n_sms;
+  std::uint32_t is_spread, pad;  // half a tile a warp
 };
+
+// Rows of x in a tile.
+constexpr std::uint32_t wide_rows(std::uint32_t n_rows) {
+  return n_rows <= 8 ? 8 : n_rows <= 16 ? 16 : 64;
+}
 
 // Whether this build and the device have them.
 bool has_wide_products();

@@ -1,0 +1,273 @@
+// The ring of wide products: what a block's helpers bring to shared memory, and how those that
+// multiply walk it. A stage is 128 elements of K of dense weights, 256 of quantized ones, and of x.
+#pragma once
+
+#include "backend/cuda/device/chain.cuh"
+#include "backend/cuda/device/decode.cuh"
+#include "backend/cuda/device/mma.cuh"
+#include "backend/cuda/device/rows.h"
+#include "backend/cuda/device/wide.h"
+#include "backend/cuda/device/wide_mma.cuh"
+
+namespace kvasir::backend::cuda {
+
+// Shared memory: barriers of slots that are full, whose weights are empty, whose x is, and slots.
+constexpr unsigned kWideSlots = 32, kWideEmptyAt = 8 * kWideSlots, kWideXEmptyAt = 16 * kWideSlots,
+                   kWideRingAt = 24 * kWideSlots;
+constexpr unsigned kWarpgroup = 128, kGroupTiles = 4;
+// Dense tiles are read as 64 rows even where fewer are there: so much lies behind the last slot.
+constexpr unsigned kReadBehind = 6144;
+
+template <class F, int kNOf>
+struct WidePlan {
+  static constexpr unsigned kN = kNOf;  // rows of x
+  // Blocks of a cluster, which bring x for each other: where it is as much as the weights.
+  static constexpr unsigned kCluster = kN > 16 ? 2 : 1;
+  static constexpr unsigned kStageChunks = F::kIsDense ? 1 : 2, kStagePanels = 2 * kStageChunks;
+  static constexpr unsigned kWeightThreads = F::kIsDense ? 128 : 32;
+  static constexpr unsigned kHelpers = kWeightThreads + 32;
+  // Blocks on one multiprocessor: the next product's brings weights while this one's ends. Few
+  // rows of x pass again and again at little cost, so that dense passes may be short.
+  static constexpr unsigned kBlocks = kN <= 16 && (F::kIsDense || F::kIsPacked) ? 2 : 1;
+  static constexpr unsigned kPassTiles = F::kIsDense && kBlocks > 1 ? kGroupTiles : 2 * kGroupTiles;
+  static constexpr unsigned kMaxThreads = kPassTiles / kGroupTiles * kWarpgroup + kHelpers;
+  static constexpr unsigned kRoom = (kBlocks > 1 ? 96u : 200u) << 10;  // of slots
+  static constexpr unsigned kXPanel = kN * 128;  // 64 elements of K of all rows
+  __host__ __device__ static unsigned weight_bytes(unsigned pass_tiles, unsigned chunk_bytes) {
+    return F::kIsDense ? pass_tiles * 4096
+                       : (pass_tiles * kStageChunks * chunk_bytes + 1023) / 1024 * 1024;
+  }
+  __host__ __device__ static unsigned slot_bytes(unsigned pass_tiles, unsigned chunk_bytes) {
+    return weight_bytes(pass_tiles, chunk_bytes) + kStagePanels * kXPanel;
+  }
+};
+
+struct WideTurn {
+  unsigned n_slots, slot = 0, parity = 0;
+  __device__ void next() {
+    if (++slot < n_slots) return;
+    slot = 0;
+    parity ^= 1;
+  }
+};
+
+// A block's tiles, in passes of about equal length, as many in every block; quantized gated ones by
+// twos, which share the two packed tiles that they are halves of.
+struct WideShare {
+  std::uint32_t first, n_units, n_passes, grain;
+  struct Pass {
+    std::uint32_t first, n;
+  };
+  __device__ WideShare(const WideArgs& p, bool by_twos)
+      : n_passes(p.n_passes), grain(by_twos ? 2 : 1) {
+    const std::uint32_t n_all = p.n_tiles / grain;
+    first = static_cast<std::uint32_t>(std::uint64_t{blockIdx.x} * n_all / gridDim.x);
+    n_units = static_cast<std::uint32_t>((blockIdx.x + 1ull) * n_all / gridDim.x) - first;
+  }
+  __device__ Pass pass(std::uint32_t i) const {
+    const std::uint32_t begin = i * n_units / n_passes, end = (i + 1) * n_units / n_passes;
+    return {(first + begin) * grain, (end - begin) * grain};
+  }
+};
+
+// Where a block's memory is.
+struct WideMemory {
+  unsigned char* ring;
+  std::uint32_t barriers, at;  // shared addresses
+  std::uint32_t slot_bytes, x_at;
+  __device__ std::uint32_t full(unsigned slot) const { return barriers + 8 * slot; }
+  __device__ std::uint32_t empty(unsigned slot) const { return barriers + kWideEmptyAt + 8 * slot; }
+  __device__ std::uint32_t x_empty(unsigned slot) const {
+    return barriers + kWideXEmptyAt + 8 * slot;
+  }
+};
+
+__device__ inline const WidePart& part_of(const WideArgs& p, std::uint32_t tile) {
+  unsigned i = 0;
+#pragma unroll
+  for (unsigned j = 1; j < kMaxWideParts; ++j)
+    if (j < p.n_parts && p.parts[j].first_tile <= tile) i = j;
+  return p.parts[i];
+}
+
+// 8 rows of weights, of half a tile. Rows past the last output are the last one's.
+__device__ inline const unsigned char* rows_of_half(const WideArgs& p,
+                                                    std::uint32_t tile,
+                                                    unsigned half,
+                                                    unsigned row_in_half) {
+  const WidePart& part = p.is_gated ? p.parts[half] : part_of(p, tile);
+  const std::uint32_t row =
+      p.is_gated ? tile * 8 + row_in_half : (tile - part.first_tile) * 16 + half * 8 + row_in_half;
+  return static_cast<const unsigned char*>(part.data) +
+         std::size_t{min(row, part.n_out - 1)} * (p.format.k * 2);
+}
+
+// By 128 threads, 16 bytes each time: of 8 rows at once.
+template <class P>
+__device__ inline void bring_dense(const WideArgs& p, const WideShare& share, const WideMemory& m) {
+  const unsigned thread = threadIdx.x % P::kWeightThreads, piece = thread % 16, row = thread / 16;
+  const std::uint32_t panel = p.pass_tiles * 2048, n_stages = chunks_of(p.format.k);
+  const std::uint32_t place = piece / 8 * panel + row * 128 + (piece % 8 ^ row) * 16;
+  WideTurn turn{p.n_slots};
+  for (std::uint32_t i = 0; i < share.n_passes; ++i) {
+    const WideShare::Pass pass = share.pass(i);
+    const unsigned char* from[2 * P::kPassTiles];
+#pragma unroll
+    for (unsigned j = 0; j < 2 * P::kPassTiles; ++j)
+      from[j] = rows_of_half(p, min(pass.first + j / 2, p.n_tiles - 1), j % 2, row) + piece * 16;
+    for (std::uint32_t stage = 0; stage < n_stages; ++stage, turn.next()) {
+      const std::uint32_t to = m.at + turn.slot * m.slot_bytes + place;
+      const std::uint32_t n_bytes = stage * kChunkK + piece * 8 < p.format.k ? 16 : 0;
+      barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
+#pragma unroll
+      for (unsigned j = 0; j < 2 * P::kPassTiles; ++j)
+        if (j < 2 * pass.n)
+          copy16(to + j * 1024, from[j] + std::size_t{n_bytes ? stage : 0} * 256, n_bytes);
+      barrier_arrive_after_copies(m.full(turn.slot));
+    }
+  }
+  copies_wait();
+}
+
+// By one thread: the chunks of each tile, one after another.
+template <class P>
+__device__ inline void bring_codes(const WideArgs& p, const WideShare& share, const WideMemory& m) {
+  constexpr unsigned kStageChunks = P::kStageChunks;
+  if (threadIdx.x % P::kWeightThreads > 0) return;
+  const std::uint32_t n_chunks = chunks_of(p.format.k), chunk_bytes = p.format.chunk_bytes;
+  WideTurn turn{p.n_slots};
+  for (std::uint32_t i = 0; i < share.n_passes; ++i) {
+    const WideShare::Pass pass = share.pass(i);
+    const unsigned char* from[P::kPassTiles];
+#pragma unroll
+    for (unsigned j = 0; j < P::kPassTiles; ++j) {
+      const std::uint32_t tile = min(pass.first + j, p.n_tiles - 1);
+      const WidePart& part = p.is_gated ? p.parts[tile % 2] : part_of(p, tile);
+      const std::uint32_t of_part = p.is_gated ? tile / 2 : tile - part.first_tile;
+      from[j] = static_cast<const unsigned char*>(part.data) +
+                std::size_t{of_part} * n_chunks * chunk_bytes;
+    }
+    for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += kStageChunks, turn.next()) {
+      const std::uint32_t to = m.at + turn.slot * m.slot_bytes, full = m.full(turn.slot);
+      const std::uint32_t n_bytes = min(kStageChunks, n_chunks - chunk) * chunk_bytes;
+      barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
+      barrier_arrive_after_runs(full, pass.n * n_bytes);
+#pragma unroll
+      for (unsigned j = 0; j < P::kPassTiles; ++j)
+        if (j < pass.n)
+          copy_run(to + j * kStageChunks * chunk_bytes, from[j] + std::size_t{chunk} * chunk_bytes,
+                   n_bytes, full);
+    }
+  }
+}
+
+// By one thread: panels of 64 elements of K, of the rows that are there, as convert_wide lays them
+// out. In a cluster each block brings its share of a stage's panels to both. What lies in places of
+// other rows shows in no row's results.
+template <class P>
+__device__ inline void bring_x(const WideArgs& p, const WideShare& share, const WideMemory& m) {
+  if (threadIdx.x % 32 > 0) return;
+  const std::uint32_t n_chunks = chunks_of(p.format.k), row0 = blockIdx.y * P::kN;
+  const std::uint32_t bytes = min(p.n_rows - row0, P::kN) * 128;
+  const unsigned rank = P::kCluster > 1 ? blockIdx.x % P::kCluster : 0;
+  const auto* const from =
+      static_cast<const unsigned char*>(p.x) + std::size_t{blockIdx.y} * 2 * n_chunks * P::kXPanel;
+  WideTurn turn{p.n_slots};
+  await_previous();
+  for (std::uint32_t i = 0; i < share.n_passes; ++i) {
+    for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += P::kStageChunks, turn.next()) {
+      const std::uint32_t to = m.at + turn.slot * m.slot_bytes + m.x_at, full = m.full(turn.slot);
+      const unsigned n_panels = 2 * min(P::kStageChunks, n_chunks - chunk);
+      barrier_wait_cluster<P::kCluster>(P::kCluster > 1 ? m.x_empty(turn.slot) : m.empty(turn.slot),
+                                        turn.parity ^ 1);
+      barrier_arrive_after_runs(full, n_panels * bytes);
+#pragma unroll
+      for (unsigned panel = 0; panel < P::kStagePanels; ++panel) {
+        if (panel >= n_panels || panel % P::kCluster != rank) continue;
+        const unsigned char* const at = from + std::size_t{2 * chunk + panel} * P::kXPanel;
+        copy_run_cluster<P::kCluster>(to + panel * P::kXPanel, at, bytes, full);
+      }
+    }
+  }
+}
+
+__device__ inline void store8(std::uint32_t to, std::uint32_t lo, std::uint32_t hi) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(lo), "r"(hi) : "memory");
+}
+
+// By a warp: f32 rows, 128 elements of one at a time, rounded on their way; some are in flight.
+template <class P>
+__device__ inline void bring_rows(const WideArgs& p, const WideShare& share, const WideMemory& m) {
+  constexpr unsigned kFlying = 8;
+  const unsigned lane = threadIdx.x % 32;
+  const std::uint32_t n_chunks = chunks_of(p.format.k);
+  const std::uint32_t n_items = share.n_passes * n_chunks * p.n_rows;
+  const std::uint32_t place = lane / 16 * P::kXPanel + lane % 2 * 8, piece = lane % 16 / 2;
+  float4 flying[kFlying];
+  std::uint32_t next_chunk = 0, next_row = 0;
+  const auto fetch = [&](float4& to) {
+    const std::uint32_t k = next_chunk * kChunkK + 4 * lane;
+    to = k < p.format.n_in ? *reinterpret_cast<const float4*>(p.x_rows + next_row * p.x_stride + k)
+                           : float4{};
+    if (++next_row < p.n_rows) return;
+    next_row = 0;
+    if (++next_chunk == n_chunks) next_chunk = 0;
+  };
+  WideTurn turn{p.n_slots};
+  await_previous();
+#pragma unroll
+  for (unsigned f = 0; f < kFlying; ++f) fetch(flying[f]);
+  std::uint32_t chunk = 0, row = 0;
+  for (std::uint32_t item = 0; item < n_items; item += kFlying) {
+#pragma unroll
+    for (unsigned f = 0; f < kFlying; ++f) {
+      if (item + f >= n_items) break;
+      const unsigned in_stage = chunk % P::kStageChunks;
+      if (row == 0 && in_stage == 0) barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
+      const std::uint32_t to = m.at + turn.slot * m.slot_bytes + m.x_at +
+                               in_stage * 2 * P::kXPanel + place + row * 128 + (piece ^ row) * 16;
+      const float4 v = flying[f];
+      store8(to, pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
+      fetch(flying[f]);
+      if (++row < p.n_rows) continue;
+      row = 0;
+      const bool is_last = chunk + 1 == n_chunks;
+      if (in_stage + 1 == P::kStageChunks || is_last) {
+        order_for_wgmma();
+        __syncwarp();
+        if (lane == 0) barrier_arrive(m.full(turn.slot));
+        turn.next();
+      }
+      chunk = is_last ? 0 : chunk + 1;
+    }
+  }
+}
+
+// Stages as a warpgroup walks them.
+template <class P>
+struct WideWalk {
+  const WideMemory& m;
+  WideTurn turn;
+
+  // The next stage's slot, when it is full.
+  __device__ unsigned enter() {
+    const unsigned slot = turn.slot;
+    barrier_wait_cluster<P::kCluster>(m.full(slot), turn.parity);
+    turn.next();
+    return slot;
+  }
+  // Its products have ended.
+  __device__ void leave(unsigned slot) {
+    const unsigned lane = threadIdx.x % 32;
+    __syncwarp();
+    if (lane == 0) barrier_arrive(m.empty(slot));
+    if (P::kCluster > 1 && lane < P::kCluster) barrier_arrive_at(m.x_empty(slot), lane);
+  }
+};
+
+// Waits until at most one batch of products is still on its way.
+__device__ inline void wgmma_wait_but_one() {
+  asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+}  // namespace kvasir::backend::cuda
