@@ -86,6 +86,7 @@ const KernelTable& kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
   if (isa == Isa::automatic) isa = widest_isa();
   if (isa == Isa::amx) return amx_kernels();
+  if (isa == Isa::avx512bf16) return avx512bf16_kernels();
   if (isa == Isa::avx512) return kAvx512Kernels;
   if (isa == Isa::avx2) return kAvx2Kernels;
 #endif

@@ -39,6 +39,12 @@ bool has_avx512() noexcept {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+bool has_avx512bf16() noexcept {
+  static const bool has_pairs = has_avx512() && __builtin_cpu_supports("avx512vbmi") &&
+                                __builtin_cpu_supports("avx512bf16") && pairs_add_in_turn();
+  return has_pairs;
+}
+
 bool has_amx() noexcept {
   static const bool has_tiles = has_avx512() && ask_for_tiles();
   return has_tiles;
@@ -46,6 +52,7 @@ bool has_amx() noexcept {
 #else
 bool has_avx2() noexcept { return false; }
 bool has_avx512() noexcept { return false; }
+bool has_avx512bf16() noexcept { return false; }
 bool has_amx() noexcept { return false; }
 #endif
 
@@ -88,6 +95,8 @@ std::string_view name_of(Isa isa) noexcept {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::avx512bf16:
+      return "avx512bf16";
     case Isa::amx:
       return "amx";
   }
@@ -116,6 +125,8 @@ bool cpu_supports(Isa isa) noexcept {
       return has_avx2();
     case Isa::avx512:
       return has_avx512();
+    case Isa::avx512bf16:
+      return has_avx512bf16();
     case Isa::amx:
       return has_amx();
   }

@@ -12,11 +12,11 @@
 
 namespace kvasir::backend::cpu {
 
-// automatic: the widest that this CPU has. avx2 includes FMA and F16C; avx512 F, BW, DQ, VL; amx
-// avx512 with VBMI and the tiles of bf16.
-enum class Isa : std::uint8_t { automatic, portable, avx2, avx512, amx };
+// automatic: the widest that this CPU has. avx2 includes FMA and F16C; avx512 F, BW, DQ, VL;
+// avx512bf16 VBMI and BF16 too; amx avx512 with VBMI and the tiles of bf16.
+enum class Isa : std::uint8_t { automatic, portable, avx2, avx512, avx512bf16, amx };
 
-inline constexpr std::array kIsas{Isa::portable, Isa::avx2, Isa::avx512, Isa::amx};
+inline constexpr std::array kIsas{Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::amx};
 
 std::string_view name_of(Isa isa) noexcept;
 Result<Isa> parse_isa(std::string_view name);  // invalid_argument: no such name

@@ -25,15 +25,21 @@ void prepare_row(
   if (sums) device.kernels().group_sums(out, m.layout.group, m.layout.n_groups, sums);
 }
 
-bool takes_tiles(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
+enum class InputForm : std::uint8_t { floats, pairs, tiles };
+
+InputForm form_for(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
   const KernelTable& kernels = device.kernels();
+  if (!m.round_x || m.layout.code == CodeKind::f32) return InputForm::floats;
   const bool is_dense = m.layout.scale == ScaleKind::none;
-  return kernels.pack_tiles && m.round_x && m.layout.code != CodeKind::f32 &&
-         n_rows >= (is_dense ? kernels.fewest_tile_rows : kernels.fewest_quantized_tile_rows);
+  if (kernels.pack_tiles &&
+      n_rows >= (is_dense ? kernels.fewest_tile_rows : kernels.fewest_quantized_tile_rows))
+    return InputForm::tiles;
+  return kernels.pack_pairs ? InputForm::pairs : InputForm::floats;
 }
 
 struct LinearInput {   // as LinearJob's
   float* x = nullptr;  // or
+  std::uint32_t* pairs = nullptr;
   std::uint16_t* tiles = nullptr;
   float* group_sums = nullptr;
 
@@ -65,13 +71,14 @@ void prepare_rows(CpuDevice& device,
                   std::uint32_t n,
                   float* rows) {
   const std::size_t k = m.padded_in();
-  const bool is_lone = x.n_rows == 1;  // already in the order wanted
+  const bool is_lone = x.n_rows == 1 && !to.pairs;  // already in the order wanted
   for (std::uint32_t row = 0; row < n; ++row)
     prepare_row(device, m, x.row(first + row), is_lone ? to.x : rows + row * k,
                 to.sums_of(m, first + row));
   if (is_lone) return;
   const std::uint32_t width = x.n_rows <= device.kernels().direct_rows ? x.n_rows : kRowAlign;
-  device.kernels().pack_rows(rows, n, m.padded_in(), width, to.x + first * k);
+  to.pairs ? device.kernels().pack_pairs(rows, n, m.padded_in(), width, to.pairs + first * k / 2)
+           : device.kernels().pack_rows(rows, n, m.padded_in(), width, to.x + first * k);
 }
 
 LinearInput prepare(CpuDevice& device, const CpuMatrix& m, ConstMatView x) {
@@ -79,13 +86,16 @@ LinearInput prepare(CpuDevice& device, const CpuMatrix& m, ConstMatView x) {
   const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign, padded = n_blocks * kRowAlign;
   LinearInput to;
   if (m.layout.has_bias) to.group_sums = device.sums().floats(padded * m.layout.n_groups);
-  if (takes_tiles(device, m, n)) {
+  const InputForm form = form_for(device, m, n);
+  if (form == InputForm::tiles) {
     to.tiles = reinterpret_cast<std::uint16_t*>(device.inputs().floats(padded * k / 2));
     device.split(n, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
       prepare_tiles(device, m, x, to, begin, end, device.thread_scratch(part, k));
     });
   } else {
-    to.x = device.inputs().floats(padded * k);
+    float* const place = device.inputs().floats(padded * k);
+    form == InputForm::pairs ? void(to.pairs = reinterpret_cast<std::uint32_t*>(place))
+                             : void(to.x = place);
     device.split(n_blocks, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
       float* const rows = device.thread_scratch(part, std::size_t{kRowAlign} * k);
       for (std::size_t block = begin; block < end; ++block) {
@@ -107,7 +117,8 @@ LinearJob job_of(const CpuMatrix& m, const LinearInput& input, const float* bias
           .out = out.data,
           .out_stride = out.stride,
           .n_out = m.n_out(),
-          .x_tiles = input.tiles};
+          .x_tiles = input.tiles,
+          .x_pairs = input.pairs};
 }
 
 std::size_t n_panels_of(const LinearJob& job) noexcept { return (job.n_out + kPanel - 1) / kPanel; }
@@ -153,7 +164,7 @@ bool take_the_same_input(const CpuDevice& cpu,
   const PackedLayout &l = a.layout, &m = b.layout;
   return a.round_x == b.round_x && a.padded_in() == b.padded_in() && l.has_bias == m.has_bias &&
          (!l.has_bias || l.group == m.group) && (l.group < kStep) == (m.group < kStep) &&
-         takes_tiles(cpu, a, n_rows) == takes_tiles(cpu, b, n_rows);
+         form_for(cpu, a, n_rows) == form_for(cpu, b, n_rows);
 }
 
 }  // namespace

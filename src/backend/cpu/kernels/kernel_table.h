@@ -55,6 +55,10 @@ struct LinearJob {
   // [row % kRowAlign][the step's elements of K]; group_sums are then readable to a whole kRowAlign
   // of rows. Or null.
   const std::uint16_t* x_tiles = nullptr;
+  // Or as pairs of bf16, where the kernels multiply those: in the place of each eight elements of
+  // K, four of x's order above: elements (0, 2), (4, 6), (1, 3), (5, 7), the first in the high
+  // half.
+  const std::uint32_t* x_pairs = nullptr;
 };
 
 // How codes of an encoded KV row become the numbers that products take. narrow, five, wide: entries
@@ -220,6 +224,12 @@ struct KernelTable {
   // rows [n_rows, n] → [k][width], rows past the last as zeros; n a multiple of 16.
   void (*pack_rows)(
       const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out);
+  // Where `linear` wants x_pairs: likewise, of values of bf16. Null: nowhere.
+  void (*pack_pairs)(const float* rows,
+                     std::uint32_t n_rows,
+                     std::uint32_t n,
+                     std::uint32_t width,
+                     std::uint32_t* out);
   // Rows from which `linear` wants x_tiles, of dense and of quantized weights. pack_tiles puts one
   // row of x, rounded and padded, into its place in them. Null: never.
   std::uint32_t fewest_tile_rows, fewest_quantized_tile_rows;
@@ -267,6 +277,8 @@ extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+const KernelTable& avx512bf16_kernels() noexcept;
+bool pairs_add_in_turn() noexcept;  // whether this CPU's products of pairs do: avx512bf16 needs it
 const KernelTable& amx_kernels() noexcept;
 // The same kernels on tiles that AVX-512 (with VBMI) plays: for tests.
 const KernelTable& emulated_amx_kernels() noexcept;

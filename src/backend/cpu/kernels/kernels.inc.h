@@ -10,7 +10,9 @@
 #include "backend/cpu/kernels/math.inc.h"
 #include "backend/cpu/kernels/elementwise.inc.h"
 #include "backend/cpu/kernels/linear_parts.inc.h"
+#include "backend/cpu/kernels/linear_floats.inc.h"
 #include "backend/cpu/kernels/linear.inc.h"
+#include "backend/cpu/kernels/linear_inputs.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
 #include "backend/cpu/kernels/attention_direct.inc.h"
@@ -55,6 +57,7 @@ constexpr KernelTable kTable{
     .linear = &linear,
     .direct_rows = kDirectRows,
     .pack_rows = &pack_rows,
+    .pack_pairs = nullptr,
     .fewest_tile_rows = 0,
     .fewest_quantized_tile_rows = 0,
     .pack_tiles = nullptr,

@@ -1,91 +1,11 @@
 // Matrix products in the order of docs/numerics.md: per step of 32 along K one chain of fused
-// multiply-adds over the even and one over the odd elements, from zero; lanes are outputs. Up to
+// multiply-adds over the even and one over the odd elements, from zero; lanes are outputs. The unit
+// decides by what: linear_floats.inc.h or linear_dots.inc.h. Up to
 // kDirectRows rows are multiplied while a panel is decoded; more rows share panels decoded into L1,
 // a stretch of K at a time, while the next stretch is on its way. Both give the same bits.
 
 namespace kvasir::backend::cpu {
 namespace {
-
-struct Pair {  // the kPanel outputs of one k
-  F32x16 low, high;
-};
-
-// Decodes eight elements of K in ascending order: f.template operator()<k % 2>(k, Pair) for k = 0
-// … 7.
-template <CodeKind kKind, bool kSigned>
-struct Decoder {
-  // A panel's codes for one k.
-  static constexpr std::size_t kBytesOfK = kPanel *
-                                           (kKind == CodeKind::f32    ? 8
-                                            : kKind == CodeKind::bf16 ? 4
-                                            : kKind == CodeKind::byte ? 2
-                                                                      : 1) /
-                                           2;
-
-  static constexpr int kRowsAcross = kKind == CodeKind::nibble ? kWideNibbleRows : kWideRows;
-  static constexpr std::size_t kBytesOfHalf = kKind == CodeKind::byte ? 16 : 64;  // of what loads
-
-  template <class F>
-  inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, F&& f) const {
-#pragma GCC unroll 8
-    for (std::size_t line = 0; line < 8 * kBytesOfK; line += 64)
-      prefetch(codes + kPrefetchBytes + line);
-    if constexpr (kKind == CodeKind::nibble) {
-      const Nibbles a = load_nibbles(codes), b = load_nibbles(codes + 64);
-      f.template operator()<0>(0, Pair{nibble<kSigned, 0>(a), nibble<kSigned, 0>(b)});
-      f.template operator()<1>(1, Pair{nibble<kSigned, 4>(a), nibble<kSigned, 4>(b)});
-      f.template operator()<0>(2, Pair{nibble<kSigned, 1>(a), nibble<kSigned, 1>(b)});
-      f.template operator()<1>(3, Pair{nibble<kSigned, 5>(a), nibble<kSigned, 5>(b)});
-      f.template operator()<0>(4, Pair{nibble<kSigned, 2>(a), nibble<kSigned, 2>(b)});
-      f.template operator()<1>(5, Pair{nibble<kSigned, 6>(a), nibble<kSigned, 6>(b)});
-      f.template operator()<0>(6, Pair{nibble<kSigned, 3>(a), nibble<kSigned, 3>(b)});
-      f.template operator()<1>(7, Pair{nibble<kSigned, 7>(a), nibble<kSigned, 7>(b)});
-    } else {
-#pragma GCC unroll 4
-      for (std::uint32_t k = 0; k < 8; k += 2) decode_two(codes + k * kBytesOfK, k, f);
-    }
-  }
-
- private:
-  template <class F>
-  static inline __attribute__((always_inline)) void decode_two(const std::uint8_t* p,
-                                                               std::uint32_t k,
-                                                               F&& f) {
-    if constexpr (kKind == CodeKind::bf16) {
-      const U32x16 a = load_u(p), b = load_u(p + 64), mask = set1_u(0xffff0000u);
-      f.template operator()<0>(k, Pair{from_bits(shift_left<16>(a)), from_bits(shift_left<16>(b))});
-      f.template operator()<1>(k + 1, Pair{from_bits(and_u(a, mask)), from_bits(and_u(b, mask))});
-    } else if constexpr (kKind == CodeKind::f32) {
-      const float* const w = reinterpret_cast<const float*>(p);
-      f.template operator()<0>(k, Pair{load(w), load(w + 16)});
-      f.template operator()<1>(k + 1, Pair{load(w + 32), load(w + 48)});
-    } else {
-      f.template operator()<0>(k, Pair{byte(p), byte(p + 16)});
-      f.template operator()<1>(k + 1, Pair{byte(p + 32), byte(p + 48)});
-    }
-  }
-  static inline F32x16 byte(const std::uint8_t* p) {
-    return kSigned ? load_bytes_signed(p) : load_bytes_unsigned(p);
-  }
-};
-
-// H halves of a panel that decode_block made: already near, nothing to fetch ahead.
-template <int H>
-struct DecodedStep {
-  static constexpr std::size_t kBytesOfK = kPanel * sizeof(float);
-  template <class F>
-  inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, F&& f) const {
-    const float* const w = reinterpret_cast<const float*>(codes);
-#pragma GCC unroll 4
-    for (std::uint32_t k = 0; k < 8; k += 2) {
-      f.template operator()<0>(k, at(w + k * kPanel));
-      f.template operator()<1>(k + 1, at(w + k * kPanel + kPanel));
-    }
-  }
-
- private:
-  static inline Pair at(const float* w) { return {load(w), H == 2 ? load(w + 16) : zero()}; }
-};
 
 template <int R, int H>
 struct Sums {  // 16 H outputs of R rows
@@ -99,22 +19,22 @@ struct Sums {  // 16 H outputs of R rows
   }
 };
 
-// into += the rows' products over one step of n elements, n a multiple of 8; x [k][W], of which the
-// first R.
+// into += the rows' products over one step of n elements, n a multiple of 8; x [unit][W], of which
+// the first R.
 template <int R, int H, int W, class D>
 inline __attribute__((always_inline)) void add_step(
-    const D& decode, const std::uint8_t* codes, std::uint32_t n, const float* x, Sums<R, H>& into) {
+    const D& decode, const std::uint8_t* codes, std::uint32_t n, const XUnit* x, Sums<R, H>& into) {
   Sums<R, H> chain[2];
   chain[0].clear();
   chain[1].clear();
-  for (std::uint32_t k0 = 0; k0 < n; k0 += 8, codes += 8 * D::kBytesOfK, x += 8 * W) {
-    decode(codes, [&]<int kParity>(std::uint32_t k, const Pair& w) {
+  for (std::uint32_t k0 = 0; k0 < n; k0 += 8, codes += 8 * D::kBytesOfK, x += 8 / kUnit * W) {
+    decode(codes, [&]<int kParity>(std::uint32_t unit, const Pair& w) {
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        const F32x16 value = set1(x[k * W + static_cast<std::uint32_t>(r)]);
+        const Operand value = spread(x[unit * W + static_cast<std::uint32_t>(r)]);
         F32x16(&sums)[H] = chain[kParity].at[r];
-        sums[0] = fma(w.low, value, sums[0]);
-        if constexpr (H == 2) sums[1] = fma(w.high, value, sums[1]);
+        sums[0] = multiply_add(w.low, value, sums[0]);
+        if constexpr (H == 2) sums[1] = multiply_add(w.high, value, sums[1]);
       }
     });
   }
@@ -153,12 +73,12 @@ inline void direct_halves(
     const LinearJob& job, const D& decode, std::uint32_t panel, int first, Sums<R, H>& sums) {
   const PackedLayout& w = job.layout;
   const std::uint8_t* group = job.weight + panel * w.panel_bytes;
-  const float* x = job.x;
+  const XUnit* x = x_of(job);
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
   const std::size_t codes_at = (w.has_bias ? 2 * w.scales_bytes : w.scales_bytes) +
                                static_cast<std::size_t>(first) * D::kBytesOfHalf;
   sums.clear();
-  for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes, x += w.group * R) {
+  for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes, x += w.group / kUnit * R) {
     if (w.scale == ScaleKind::none) {
       add_step<R, H, R>(decode, group + codes_at, kStep, x, sums);
       continue;
@@ -166,7 +86,7 @@ inline void direct_halves(
     Sums<R, H> c;
     c.clear();
     for (std::uint32_t k = 0; k < w.group; k += step)
-      add_step<R, H, R>(decode, group + codes_at + k * D::kBytesOfK, step, x + k * R, c);
+      add_step<R, H, R>(decode, group + codes_at + k * D::kBytesOfK, step, x + k / kUnit * R, c);
     const auto group_sum = [&](int r) {
       return job.group_sums[static_cast<std::size_t>(r) * w.n_groups + g];
     };
@@ -193,10 +113,10 @@ inline void direct_panel(const LinearJob& job, const D& decode, std::uint32_t pa
   }
 }
 
-// A stretch of K of one panel as f32.
+// A stretch of K of one panel, decoded.
 struct DecodedBlock {
-  float codes[kBlockK * kPanel];  // [k][output]
-  float scales[8 * kPanel];       // [group][output]; groups have at least 16 elements
+  float codes[kBlockK / kUnit * kPanel];  // operands: [unit][output]
+  float scales[8 * kPanel];               // [group][output]; groups have at least 16 elements
   float biases[8 * kPanel];
 };
 
@@ -216,11 +136,11 @@ inline void decode_block(const PackedLayout& w,
       }
       codes += w.has_bias ? 2 * w.scales_bytes : w.scales_bytes;
     }
-    float* const out = to.codes + std::size_t{g} * w.group * kPanel;
+    float* const out = to.codes + std::size_t{g} * w.group / kUnit * kPanel;
     for (std::uint32_t k0 = 0; k0 < w.group; k0 += 8, codes += 8 * D::kBytesOfK) {
-      decode(codes, [&]<int kParity>(std::uint32_t k, const Pair& pair) {
-        store(out + (k0 + k) * kPanel, pair.low);
-        store(out + (k0 + k) * kPanel + 16, pair.high);
+      decode(codes, [&]<int kParity>(std::uint32_t unit, const Pair& pair) {
+        store_operand(out + (k0 / kUnit + unit) * kPanel, pair.low);
+        store_operand(out + (k0 / kUnit + unit) * kPanel + 16, pair.high);
       });
     }
   }
@@ -242,7 +162,8 @@ inline void multiply_halves(
     const LinearJob& job, Stretch& at, int first, std::uint32_t row, float* sums) {
   const PackedLayout& w = job.layout;
   const std::size_t padded = std::size_t{w.group} * w.n_groups;
-  const float* x = job.x + (row / kRowAlign * padded + std::size_t{at.g0} * w.group) * kRowAlign +
+  const XUnit* x = x_of(job) +
+                   (row / kRowAlign * padded + std::size_t{at.g0} * w.group) / kUnit * kRowAlign +
                    row % kRowAlign;
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
   const DecodedStep<H> decode;
@@ -255,9 +176,9 @@ inline void multiply_halves(
 #pragma GCC unroll 2
     for (int h = 0; h < H; ++h) total.at[r][h] = load(sum_at(r, h));
   }
-  for (std::uint32_t g = 0; g < at.n_groups; ++g, x += w.group * kRowAlign) {
+  for (std::uint32_t g = 0; g < at.n_groups; ++g, x += w.group / kUnit * kRowAlign) {
     const auto* const codes = reinterpret_cast<const std::uint8_t*>(
-        at.block.codes + std::size_t{g} * w.group * kPanel + 16 * first);
+        at.block.codes + std::size_t{g} * w.group / kUnit * kPanel + 16 * first);
     if (w.scale == ScaleKind::none) {
       at.ahead.ask(at.lines_a_step);
       add_step<R, H, kRowAlign>(decode, codes, kStep, x, total);
@@ -268,7 +189,7 @@ inline void multiply_halves(
     for (std::uint32_t k = 0; k < w.group; k += step) {
       at.ahead.ask(at.lines_a_step);
       add_step<R, H, kRowAlign>(decode, codes + k * DecodedStep<H>::kBytesOfK, step,
-                                x + k * kRowAlign, c);
+                                x + k / kUnit * kRowAlign, c);
     }
     const auto group_sum = [&](int r) {
       return job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + at.g0 + g];
@@ -378,7 +299,8 @@ inline void with_decoder(const PackedLayout& w, F&& f) {
     case CodeKind::bf16:
       return f(Decoder<CodeKind::bf16, false>{});
     case CodeKind::f32:
-      return f(Decoder<CodeKind::f32, false>{});
+      if constexpr (kUnit == 1) return f(Decoder<CodeKind::f32, false>{});
+      return;  // never asked of pairs
     case CodeKind::nibble:
       return w.is_signed ? f(Decoder<CodeKind::nibble, true>{})
                          : f(Decoder<CodeKind::nibble, false>{});
@@ -395,75 +317,6 @@ void linear(const LinearJob& job,
             float* scratch) {
   with_decoder(job.layout, [&](const auto& decode) {
     linear_panels(job, decode, panel_begin, panel_end, row_begin, row_end, scratch);
-  });
-}
-
-template <std::uint32_t W>
-inline void interleave_rows(const float* rows, std::uint32_t n_rows, std::uint32_t n, float* out) {
-  for (std::uint32_t k = 0; k < n; ++k, out += W) {
-    for (std::uint32_t r = 0; r < W; ++r) out[r] = r < n_rows ? rows[std::size_t{r} * n + k] : 0.0f;
-  }
-}
-
-template <std::uint32_t W>
-inline void interleave_some(
-    const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out) {
-  if constexpr (W > 1) {
-    if (width < W) return interleave_some<W - 1>(rows, n_rows, n, width, out);
-  }
-  interleave_rows<W>(rows, n_rows, n, out);
-}
-
-void pack_rows(
-    const float* rows, std::uint32_t n_rows, std::uint32_t n, std::uint32_t width, float* out) {
-  if (width < kRowAlign) return interleave_some<kDirectRows>(rows, n_rows, n, width, out);
-  for (std::uint32_t k = 0; k < n; k += 16, out += 16 * kRowAlign) {
-    U32x16 in[16], columns[16];
-    for (std::uint32_t r = 0; r < 16; ++r)
-      in[r] = r < n_rows ? bits(load(rows + std::size_t{r} * n + k)) : set1_u(0);
-    transpose(in, columns);
-    for (std::uint32_t i = 0; i < 16; ++i) store(out + i * kRowAlign, from_bits(columns[i]));
-  }
-}
-static_assert(kRowAlign == 16 && kDirectRows < kRowAlign);
-
-// The same product with all codes 1, group by group.
-void group_sums(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out) {
-  const std::uint32_t step = group < kStep ? group : kStep;
-  for (std::uint32_t g = 0; g < n_groups; ++g) {
-    float sum = 0.0f;
-    for (std::uint32_t k = 0; k < group; k += step, x += step) {
-      float even = 0.0f, odd = 0.0f;
-      for (std::uint32_t i = 0; i < step; i += 2) {
-        even += x[i];
-        odd += x[i + 1];
-      }
-      sum += even + odd;
-    }
-    out[g] = sum;
-  }
-}
-
-// Row `row` of the matrix: codes · scale + bias, times `factor`.
-void embed(const std::uint8_t* weight,
-           const PackedLayout& w,
-           std::uint32_t row,
-           std::uint32_t n,
-           float factor,
-           float* out) {
-  const std::uint8_t* group = weight + row / kPanel * w.panel_bytes;
-  const std::uint32_t lane = row % kPanel;
-  DecodedBlock block;
-  with_decoder(w, [&](const auto& decode) {
-    for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes) {
-      decode_block(w, decode, group, 1, block);
-      for (std::uint32_t k = 0; k < w.group && g * w.group + k < n; ++k) {
-        float value = block.codes[k * kPanel + lane];
-        if (w.scale != ScaleKind::none)
-          value = fma1(value, block.scales[lane], w.has_bias ? block.biases[lane] : 0.0f);
-        out[g * w.group + k] = value * factor;
-      }
-    }
   });
 }
 
