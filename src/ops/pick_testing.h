@@ -16,7 +16,7 @@ namespace kvasir::ops::testing {
 struct PickCase {
   std::uint32_t vocab = 0;
   std::vector<float> scores;  // [rows, vocab]
-  std::vector<PickRow> rows;
+  std::vector<PickRow> rows = {};
 };
 
 // Rows of every kind; of each spread one, and rows that are flat, nearly flat, or broken at an end.

@@ -31,8 +31,9 @@ TEST(CudaPick, IsTheHostsTokenOfEveryRow) {
 TEST(CudaPick, GumbelNumbersAreTheHosts) {
   KVASIR_NEEDS_CUDA();
   constexpr std::uint32_t kVocab = 50'000, kRows = 512;
-  ops::testing::PickCase c{
-      .vocab = kVocab, .scores = std::vector<float>(std::size_t{kRows} * kVocab), .rows = {}};
+  ops::testing::PickCase c{.vocab = kVocab,
+                           .scores = std::vector<float>(std::size_t{kRows} * kVocab),
+                           .rows = {}};
   for (std::uint32_t r = 0; r < kRows; ++r)
     c.rows.push_back({.seed = 99, .position = r, .scale = 1.0f, .kind = PickKind::drawn});
   std::vector<std::uint32_t> expected;
@@ -46,8 +47,8 @@ TEST(CudaPick, TakesAWholeBatchOfALargeVocabulary) {
   KVASIR_NEEDS_CUDA();
   constexpr std::uint32_t kVocab = 128'256, kRows = 64;
   std::mt19937 rng(8);
-  ops::testing::PickCase c{
-      .vocab = kVocab, .scores = random_floats(std::size_t{kRows} * kVocab, rng, 2.0f), .rows = {}};
+  ops::testing::PickCase c{.vocab = kVocab,
+                           .scores = random_floats(std::size_t{kRows} * kVocab, rng, 2.0f)};
   for (std::uint32_t r = 0; r < kRows; ++r)
     c.rows.push_back({.seed = r,
                       .position = 5,
