@@ -1,5 +1,6 @@
-// linear and head_linear. One or two rows: x is rounded where it is multiplied. More: rounded once
-// before. More than 64 in an eager step: cuBLASLt, where it gives the same bits.
+// linear and its groups. Up to 64 rows: by whole warpgroups (wide.cpp) where the device has them,
+// else by warps, x rounded where it is multiplied (one or two rows) or once before. More than 64 in
+// an eager step: cuBLASLt, where it gives the same bits.
 #include <algorithm>
 
 #include "backend/cuda/detail/products.h"

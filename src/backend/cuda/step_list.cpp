@@ -1,7 +1,6 @@
 #include "backend/cuda/detail/step_list.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace kvasir::backend::cuda {
@@ -62,7 +61,7 @@ void StepList::set_stream(cudaStream_t stream) noexcept {
   int device = 0, major = 0;
   note(cudaGetDevice(&device));
   note(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  has_early_ = major >= 9 && !std::getenv("KVASIR_NO_EARLY");
+  has_early_ = major >= 9;
 }
 
 cudaError_t StepList::launch(const Entry& e, void* params) noexcept {

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "backend/cuda/device/wide_kernel.cuh"
 
 namespace kvasir::backend::cuda {
@@ -7,7 +5,7 @@ namespace kvasir::backend::cuda {
 bool has_wide_products() {
   static const bool is_there = [] {
     cudaFuncAttributes facts{};
-    return KVASIR_CUDA_HAS_WGMMA != 0 && !std::getenv("KVASIR_NO_WIDE") &&
+    return KVASIR_CUDA_HAS_WGMMA != 0 &&
            cudaFuncGetAttributes(
                &facts, wide_kernel<Format<Code::bf16, ScaleKind::f32, false>, 8>) == cudaSuccess &&
            facts.binaryVersion == 90;

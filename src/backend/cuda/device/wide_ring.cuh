@@ -31,7 +31,7 @@ struct WidePlan {
   static constexpr unsigned kBlocks = kN <= 16 && (F::kIsDense || F::kIsPacked) ? 2 : 1;
   static constexpr unsigned kPassTiles = F::kIsDense && kBlocks > 1 ? kGroupTiles : 2 * kGroupTiles;
   static constexpr unsigned kMaxThreads = kPassTiles / kGroupTiles * kWarpgroup + kHelpers;
-  static constexpr unsigned kRoom = (kBlocks > 1 ? 96u : 200u) << 10;  // of slots
+  static constexpr unsigned kRoom = (kBlocks > 1 ? 96u : 216u) << 10;  // of slots
   static constexpr unsigned kXPanel = kN * 128;  // 64 elements of K of all rows
   __host__ __device__ static unsigned weight_bytes(unsigned pass_tiles, unsigned chunk_bytes) {
     return F::kIsDense ? pass_tiles * 4096
