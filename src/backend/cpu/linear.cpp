@@ -151,4 +151,9 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   });
 }
 
+void linear_side_by_side(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
+  if (a.x.n_rows == 0 || a.parts.empty() || linear_group_int8(cpu_of(device), a)) return;
+  ops::linear_group_composed(device, a);
+}
+
 }  // namespace kvasir::backend::cpu
