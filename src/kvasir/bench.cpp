@@ -16,13 +16,14 @@ struct MachineLimits {
   double float_gflop_s;
 };
 
-Result<MachineLimits> measure_limits(const ops::Device& device) {
+Result<MachineLimits> measure_limits(const ops::Device& device, bool has_byte_products) {
   if (device.name() == "cuda") {
     KVASIR_TRY(const auto limits, backend::cuda::measure_limits());
     return MachineLimits{limits.copy_gb_s, 0, "cublas bf16", limits.matmul_gflop_s};
   }
   const auto limits = backend::cpu::measure_limits(device.n_threads());
-  const auto fastest = backend::cpu::float_limit(limits);
+  const auto fastest =
+      has_byte_products ? backend::cpu::byte_limit(limits) : backend::cpu::float_limit(limits);
   return MachineLimits{limits.read_gb_s, limits.fma_gflop_s, fastest.name, fastest.gop_s};
 }
 
@@ -109,7 +110,8 @@ Result<Report> run(const Options& options) {
                           std::min(options.n_decode, kWarmUpSteps)));
   std::vector<double> prefill, decode, busy, read, fma, unit;
   for (std::uint32_t i = 0; i < options.n_runs; ++i) {
-    KVASIR_TRY(const MachineLimits limits, measure_limits(*rig->device));
+    KVASIR_TRY(const MachineLimits limits,
+               measure_limits(*rig->device, options.open.activations == "int8"));
     read.push_back(limits.read_gb_s);
     fma.push_back(limits.fma_gflop_s);
     unit.push_back(limits.float_gflop_s);

@@ -42,7 +42,9 @@ struct Report {
   // Medians of the measured limits.
   double read_gb_s = 0;
   double fma_gflop_s = 0;
-  std::string float_unit;  // the fastest for these products: "amx bf16", "f32 FMA"
+  // The fastest for these products: "amx bf16", "f32 FMA"; "avx512-vnni int8" with int8
+  // activations.
+  std::string float_unit;
   double float_gflop_s = 0;
   // Of a device that runs behind the host: how much of the decode time it was at work (median).
   double decode_busy = 0;

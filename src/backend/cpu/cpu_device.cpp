@@ -42,7 +42,7 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .index_select = &index_select,
                             .moe_route = &moe_route,
                             .moe_experts = &ops::moe_experts_composed,
-                            .linear_group = &linear_group,
+                            .linear_group = &linear_side_by_side,
                             .pick = &pick};
 
 // Small pages: a buffer takes what it says, and not a huge page more (FIT-3).

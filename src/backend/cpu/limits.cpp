@@ -113,4 +113,12 @@ MatrixLimit float_limit(const Limits& limits) {
   return {"f32 FMA", limits.fma_gflop_s_one, limits.fma_gflop_s};
 }
 
+MatrixLimit byte_limit(const Limits& limits) {
+  MatrixLimit fastest = float_limit(limits);
+  for (const MatrixLimit& limit : limits.matrix) {
+    if (limit.name.ends_with("int8") && limit.gop_s > fastest.gop_s) fastest = limit;
+  }
+  return fastest;
+}
+
 }  // namespace kvasir::backend::cpu

@@ -31,5 +31,14 @@ TEST(Limits, OfEveryMatrixInstructionOfThisCpuAreNamed) {
   EXPECT_GT(float_limit(limits).gop_s, 0.1);
 }
 
+TEST(Limits, TheUnitOfByteProductsIsTheFastestOfThose) {
+  Limits limits;
+  limits.fma_gflop_s = 200;
+  EXPECT_EQ(byte_limit(limits).name, "f32 FMA");
+  limits.matrix = {{"avx512-vnni int8", 1, 700}, {"amx bf16", 1, 4000}, {"amx int8", 1, 8000}};
+  EXPECT_EQ(byte_limit(limits).name, "amx int8");
+  EXPECT_EQ(float_limit(limits).name, "amx bf16");
+}
+
 }  // namespace
 }  // namespace kvasir::backend::cpu

@@ -195,6 +195,7 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
 void linear_side_by_side(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
   if (a.x.n_rows == 0 || a.parts.empty()) return;
   CpuDevice& cpu = cpu_of(device);
+  if (linear_group_int8(cpu, a)) return;
   const CpuMatrix& first = matrix_of(a.parts[0].weight);
   for (const ops::LinearPart& part : a.parts) {
     if (!take_the_same_input(cpu, first, matrix_of(part.weight), a.x.n_rows))

@@ -119,14 +119,18 @@ void linear_int8(CpuDevice& device, const ops::LinearArgs& a) noexcept {
   multiply_parts(device, input, {&part, 1}, a.x.n_rows, a.out);
 }
 
-void linear_group(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
-  if (a.x.n_rows == 0) return;
-  const auto takes_int8 = [](const ops::LinearPart& p) { return matrix_of(p.weight).takes_int8; };
-  if (std::none_of(a.parts.begin(), a.parts.end(), takes_int8)) return linear_side_by_side(device, a);
-  if (!can_share_input(a.parts)) return ops::linear_group_composed(device, a);
-  CpuDevice& cpu = cpu_of(device);
-  const Int8Input input = quantize_input(cpu, matrix_of(a.parts[0].weight), a.x);
-  multiply_parts(cpu, input, a.parts, a.x.n_rows, a.out);
+bool linear_group_int8(CpuDevice& device, const ops::LinearGroupArgs& a) noexcept {
+  const bool takes_part =
+      std::any_of(a.parts.begin(), a.parts.end(),
+                  [](const ops::LinearPart& part) { return matrix_of(part.weight).takes_int8; });
+  if (!takes_part) return false;
+  if (!can_share_input(a.parts)) {
+    ops::linear_group_composed(device, a);
+    return true;
+  }
+  const Int8Input input = quantize_input(device, matrix_of(a.parts[0].weight), a.x);
+  multiply_parts(device, input, a.parts, a.x.n_rows, a.out);
+  return true;
 }
 
 // Few rows of a table: plain loops.

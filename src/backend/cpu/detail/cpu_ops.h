@@ -136,12 +136,15 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
                                                ops::PackOptions options,
                                                CpuDevice& device);
 
+// Of a weight that takes_int8; of a group with such a part, else false.
+void linear_int8(CpuDevice&, const ops::LinearArgs&) noexcept;
+bool linear_group_int8(CpuDevice&, const ops::LinearGroupArgs&) noexcept;
+// Of one that has_quads.
+void embed_quads(const CpuMatrix&, std::uint32_t row, float factor, float* out) noexcept;
+
 void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;
-void linear_int8(CpuDevice&, const ops::LinearArgs&) noexcept;  // of a weight that takes_int8
-void linear_group(ops::Device&, const ops::LinearGroupArgs&) noexcept;
-void embed_quads(const CpuMatrix&, std::uint32_t row, float factor, float* out) noexcept;
-void linear_side_by_side(ops::Device&, const ops::LinearGroupArgs&) noexcept;  // of others
+void linear_side_by_side(ops::Device&, const ops::LinearGroupArgs&) noexcept;
 void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
 void layer_norm(ops::Device&, const ops::LayerNormArgs&) noexcept;
 void rope(ops::Device&, const ops::RopeArgs&) noexcept;
