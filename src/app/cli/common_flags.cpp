@@ -25,7 +25,8 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->capture_default_str();
   verb.add_option("--isa", o.isa, "Kernels of the cpu backend: " + backend::cpu::isa_names())
       ->capture_default_str();
-  verb.add_option("-t,--threads", o.n_threads, "Threads; 0: every core this process may use")
+  verb.add_option("-t,--threads", o.n_threads,
+                  "Threads; 0: one for each core that this process may use, kept there")
       ->capture_default_str();
   verb.add_option("-c,--context-length,--ctx-size,--ctx", o.context_length,
                   "Tokens of context; 0: the model's");
