@@ -3,12 +3,14 @@
 
     bench/peers.py [--models smollm2-135m,qwen3-0.6b,llama-3.2-1b] [--quants 4,8,bf16] [--cases prefill512,decode,…]
                    [--peers kvasir-int8,llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page]
+                   [--site DIR]
 
 kvasir-int8 is Kvasir with --activations int8, beside its default. Peers come from PyPI into virtual environments of their own under build/; one that cannot be installed or cannot read a
 model is left out, with the reason. SmolLM2 has its real weights, the other models are random ones of the published
 shapes (`kvasir synth`), written once under models/. Every engine loads a model once and is then asked case by case, in
 turns, so that what disturbs the machine disturbs all alike. Prints medians, ratios and their spread; --json keeps every
-number (default bench/results/peers-HOST.json); --page draws the plot and writes the tables of docs/performance.md.
+number (default bench/results/peers-HOST.json); --site takes peers from DIR/NAME and installs nothing (a machine without
+network); --page draws the plot and writes the tables of docs/performance.md.
 """
 import argparse
 import json
@@ -129,7 +131,9 @@ def parse():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", default=str(ROOT / "bench" / "results" / f"peers-{platform.node()}.json"))
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--site", type=pathlib.Path)
     args = parser.parse_args()
+    engines.site = args.site and args.site.resolve()
     args.cases = args.cases.split(",")
     args.engines = [engines.Kvasir()]
     for name in args.peers.split(","):

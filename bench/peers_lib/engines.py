@@ -10,6 +10,7 @@ LIB = pathlib.Path(__file__).resolve().parent
 KVASIR = ROOT / "build" / "release" / "bin" / "kvasir"
 VENV = ROOT / "build" / "peers-venv"  # llama.cpp, OpenVINO, MLX and what draws the plot
 PLOT_PYTHON = VENV / "bin" / "python"
+site = None  # peers.py --site: a folder with each peer's packages in a folder of its name, in the place of environments
 
 
 def cpu_flags():
@@ -98,13 +99,18 @@ class Peer:
     packages, env = (), {}
 
     def python(self):
-        return self.venv / "bin" / "python"
+        return sys.executable if site else self.venv / "bin" / "python"
+
+    def environment(self):
+        return {**os.environ, "PYTHONPATH": str(site / self.name)} if site else None
 
     def install(self):
         """None, or why it is not there."""
         why_not = self.unsupported()
         if why_not:
             return why_not
+        if site:
+            return run_quietly([self.python(), "-c", f"import {self.module}"], env=self.environment())
         if self.python().exists() and run_quietly([self.python(), "-c", f"import {self.module}"]) is None:
             return None
         print(f"installing {self.name} into {self.venv.name}…", file=sys.stderr, flush=True)
@@ -125,13 +131,14 @@ class Peer:
         model = self.model_of(files)
         if not model:
             return f"there is no {self.form} of this model"
-        worker = Worker([self.python(), LIB / self.script, model, threads])
+        worker = Worker([self.python(), LIB / self.script, model, threads], self.environment())
         failed = worker.ready()
         return failed if failed else worker
 
     def version(self):
         code = f"import importlib.metadata as m; print(m.version({self.distribution!r}))"
-        return subprocess.run([str(self.python()), "-c", code], capture_output=True, text=True).stdout.strip()
+        done = subprocess.run([str(self.python()), "-c", code], capture_output=True, text=True, env=self.environment())
+        return done.stdout.strip()
 
 
 class LlamaCpp(Peer):

@@ -45,7 +45,8 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
                   "8-bit rows, faster and coarser (docs/numerics.md)")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
-  verb.add_option("-t,--threads", o.n_threads, "Threads; 0: every core this process may use")
+  verb.add_option("-t,--threads", o.n_threads,
+                  "Threads; 0: one for each core that this process may use, kept there")
       ->capture_default_str();
   verb.add_option("-c,--context-length,--ctx-size,--ctx", o.context_length,
                   "Tokens of context; 0: the model's");

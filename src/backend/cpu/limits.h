@@ -24,7 +24,7 @@ struct Limits {
 
 Limits measure_limits(int n_threads);
 // The fastest unit for products of bf16 numbers that add up in f32, as the products of this backend
-// do: "amx bf16", else f32 FMA (avx512-bf16 rounds otherwise: DESIGN 5).
+// do: amx bf16, avx512-bf16 or f32 FMA.
 MatrixLimit float_limit(const Limits& limits);
 // Of bytes that add up in integers (--activations int8), else float_limit.
 MatrixLimit byte_limit(const Limits& limits);

@@ -134,12 +134,12 @@ inline __attribute__((noinline)) void unpack_rest(const PackedLayout& w, Unpacki
 enum QuantizedTile {
   kProducts0,
   kProducts1,
-  kProducts2,
-  kProducts3,
   kSliceRows0,
   kSliceRows1,
   kCodes0,
-  kCodes1
+  kCodes1,
+  kCodes2,
+  kCodes3
 };
 
 // 16 rows by half a panel over a block.
@@ -150,7 +150,8 @@ struct Slice {
   const float* group_sums;      // of the first row and group, or null: no biases
   const std::uint16_t* next_x;  // asked for, half of a slice's
   std::uint32_t n_steps;
-  bool is_first;  // of the panel's blocks
+  bool is_first;     // of the panel's blocks
+  bool takes_codes;  // into their tiles, where the slice before left others
 };
 
 // Where a group's products lie: as far from a page's begin as its last tile of rows. Processors
@@ -158,8 +159,7 @@ struct Slice {
 // so the store it may have to wait for is an old one.
 template <class C>
 constexpr std::size_t place_of(int g) {
-  const int last = (g + 1) * C::kGroupSteps - 1;
-  return static_cast<std::size_t>(last % (C::kGroupSteps == 4 ? 8 : 4)) * kTileFloats;
+  return static_cast<std::size_t>((g + 1) * C::kGroupSteps - 1) * kTileFloats;
 }
 
 template <class C, int G, int R>
@@ -184,10 +184,10 @@ template <class C, int S, class Tiles>
 inline __attribute__((always_inline)) void multiply_step(Tiles& tiles,
                                                          const Slice& slice,
                                                          float* products) {
-  constexpr int kGroup = S / C::kGroupSteps, kProducts = kProducts0 + kGroup % 4;
-  constexpr int kRows = kSliceRows0 + S % 2, kCodes = kCodes0 + S % 2;
+  constexpr int kGroup = S / C::kGroupSteps, kProducts = kProducts0 + kGroup % 2;
+  constexpr int kRows = kSliceRows0 + S % 2, kCodes = kCodes0 + S;
   tiles.template load<kRows>(slice.x + S * C::kTile, C::kStepK * 2);
-  tiles.template load<kCodes>(slice.codes + S * C::kTile, kTileStride);
+  if (slice.takes_codes) tiles.template load<kCodes>(slice.codes + S * C::kTile, kTileStride);
   if constexpr (S % C::kGroupSteps == 0) tiles.template clear<kProducts>();
   tiles.template multiply_bf16<kProducts, kRows, kCodes>();
   if constexpr (S % C::kGroupSteps == C::kGroupSteps - 1)
@@ -294,34 +294,44 @@ class QuantizedPanels {
     return out;
   }
 
+  // Codes stay in their tiles, and rows in L1, for a run of row blocks.
   void multiply_block(std::uint32_t i, Unpacking& ahead) {
+    const std::uint32_t in_panel = i % a_panel_, panel = t_.panel_begin + i / a_panel_;
+    for (std::uint32_t begin = 0; begin < n_row_blocks_; begin += kRunBlocks) {
+      const std::uint32_t left = n_row_blocks_ - begin,
+                          end = left < kRunBlocks ? n_row_blocks_ : begin + kRunBlocks;
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        for (std::uint32_t row_block = begin; row_block < end; ++row_block)
+          multiply_half(slice(i, row_block, half, row_block == begin), ahead);
+      }
+      for (std::uint32_t row_block = begin; row_block < end && in_panel + 1 == a_panel_;
+           ++row_block)
+        put_rows(row_block, panel);
+    }
+  }
+
+  Slice slice(std::uint32_t i, std::uint32_t row_block, std::uint32_t half, bool takes_codes) {
     const LinearJob& job = t_.job;
     const std::uint32_t in_panel = i % a_panel_, left = n_steps_ - in_panel * kBlockSteps,
-                        panel = t_.panel_begin + i / a_panel_;
+                        row = t_.row_begin + row_block * kTileRows,
+                        next = row_block + kRunBlocks;  // which comes a run later, or a block
     const std::size_t x_stride = n_steps_ * C::kTile;
-    const std::uint16_t* const x = job.x_tiles + t_.row_begin / kTileRows * x_stride;
-    for (std::uint32_t row_block = 0; row_block < n_row_blocks_; ++row_block) {
-      const std::uint32_t row = t_.row_begin + row_block * kTileRows;
-      const bool is_last_row = row_block + 1 == n_row_blocks_;
-      Slice slice{.x = x + row_block * x_stride + in_panel * kXBlock,
-                  .codes = t_.scratch.codes[i % 2],
-                  .scales = t_.scratch.scales[i % 2],
-                  .sums = t_.sums(row_block),
-                  .group_sums = nullptr,
-                  .next_x = nullptr,
-                  .n_steps = left < kBlockSteps ? left : kBlockSteps,
-                  .is_first = in_panel == 0};
-      slice.next_x = is_last_row ? x + (in_panel + 1) * kXBlock : slice.x + x_stride;
-      if (w_.has_bias)
-        slice.group_sums = job.group_sums + std::size_t{row} * w_.n_groups + in_panel * C::kGroups;
-      multiply_half(slice, ahead);
-      slice.codes += kHalfCodes;
-      slice.scales += 16;
-      slice.sums += kTileFloats;
-      slice.next_x += kXBlock / 2;
-      multiply_half(slice, ahead);
-      if (in_panel + 1 == a_panel_) put_rows(row_block, panel);
-    }
+    const std::uint16_t* const x =
+        job.x_tiles + t_.row_begin / kTileRows * x_stride + in_panel * kXBlock;
+    const std::uint16_t* const next_x = next < n_row_blocks_
+                                            ? x + next * x_stride
+                                            : x + row_block % kRunBlocks * x_stride + kXBlock;
+    return {.x = x + row_block * x_stride,
+            .codes = t_.scratch.codes[i % 2] + half * kHalfCodes,
+            .scales = t_.scratch.scales[i % 2] + 16 * half,
+            .sums = t_.sums(row_block) + half * kTileFloats,
+            .group_sums = w_.has_bias ? job.group_sums + std::size_t{row} * w_.n_groups +
+                                            in_panel * C::kGroups
+                                      : nullptr,
+            .next_x = next_x + half * kXBlock / 2,
+            .n_steps = left < kBlockSteps ? left : kBlockSteps,
+            .is_first = in_panel == 0,
+            .takes_codes = takes_codes};
   }
 
   // One row block must unpack the next block while it multiplies, more can take their time.
