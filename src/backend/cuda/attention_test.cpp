@@ -146,6 +146,27 @@ TEST(CudaAttentionRows, DoNotTouchEachOther) {
   EXPECT_TRUE(std::isnan(got[159 * std::size_t{6} * 64]));
 }
 
+// Affine groups whose offset is a small part of their scale: decode then takes codes another way
+// than for other groups, prefill does not.
+TEST(CudaAttentionRows, OfSmallOffsetsHaveThePrefillsBits) {
+  KVASIR_NEEDS_CUDA();
+  for (const std::uint32_t dim : {64u, 128u}) {
+    const codec::KvCodec affine = codec::affine_kv(8, 64, codec::ScaleType::bf16);
+    AttentionCase c{
+        .n_heads = 4, .head_dim = dim, .lengths = {330}, .k_codec = affine, .v_codec = affine};
+    std::mt19937 rng(13);
+    Activations in = draw(c, rng);
+    for (std::vector<float>* side : {&in.k, &in.v}) {
+      for (std::size_t i = 0; i < side->size(); ++i)
+        (*side)[i] = i % 64 == 7 && i / 64 % 3 == 0 ? 1.3e-4f : 0.05f + std::abs((*side)[i]);
+    }
+    const auto expected = attend_all(*make(), c, in);
+    c.chunk = 1;
+
+    EXPECT_TRUE(same_bits(attend_all(*make(), c, in), expected)) << "head_dim " << dim;
+  }
+}
+
 // A growing row, decoded in recorded steps that become graphs, beside the same steps run at once.
 TEST(CudaAttentionGraphs, GiveTheBitsOfEagerSteps_EXE48) {
   KVASIR_NEEDS_CUDA();

@@ -42,6 +42,7 @@ struct AttentionParams {
 struct AttentionGrid {
   std::uint32_t n_rows, most_new;
   std::uint32_t n_splits;  // blocks that share a row's segments
+  bool is_wide = false;  // a block has a multiprocessor to itself, and may bring more keys at once
 };
 
 // Whether the tensor-core kernels take rows of this shape. A layer's rows are always theirs or

@@ -112,62 +112,93 @@ struct Block {
   }
 
   // The thread's elements of step `step` of a key: two words of operand A.
-  template <KvKind kKind, int kBits>
+  template <KvKind kKind, int kBits, bool kShifted>
   __device__ static uint2 key_pairs(const std::byte* row, int step, std::uint32_t c, GroupScale g) {
+    const auto pair = [&](std::uint32_t w, int i) {
+      return pack_bf16(decoded<kKind, kBits, kShifted>(w, i, g, nullptr),
+                       decoded<kKind, kBits, kShifted>(w, i + 1, g, nullptr));
+    };
     if constexpr (kAnyPlace) {
       const std::uint32_t w = load_window<kBits, 4>(row, 4 * step + c);
-      return {pack_bf16(decoded<kKind, kBits>(w, 0, g, nullptr),
-                        decoded<kKind, kBits>(w, 1, g, nullptr)),
-              pack_bf16(decoded<kKind, kBits>(w, 2, g, nullptr),
-                        decoded<kKind, kBits>(w, 3, g, nullptr))};
+      return {pair(w, 0), pair(w, 2)};
     }
-    const std::uint32_t low = load_window<kBits, 2>(row, 8 * step + c),
-                        high = load_window<kBits, 2>(row, 8 * step + 4 + c);
-    return {pack_bf16(decoded<kKind, kBits>(low, 0, g, nullptr),
-                      decoded<kKind, kBits>(low, 1, g, nullptr)),
-            pack_bf16(decoded<kKind, kBits>(high, 0, g, nullptr),
-                      decoded<kKind, kBits>(high, 1, g, nullptr))};
+    return {pair(load_window<kBits, 2>(row, 8 * step + c), 0),
+            pair(load_window<kBits, 2>(row, 8 * step + 4 + c), 0)};
   }
-  template <KvKind kKind, int kBits>
+  // kShifted: scales are those of the table; otherwise, of affine codes of 8 bits, as stored.
+  template <KvKind kKind, int kBits, bool kShifted>
   __device__ void score_codes(Scores& x) const {
-    const std::uint32_t c = lane % 4, key = warp * S::kRows + lane / 4,
-                        group_shift = 31 - __clz(static_cast<int>(p.k.group));
+    constexpr bool kIsStored = kKind == KvKind::affine && kBits == 8 && !kShifted;
+    const std::uint32_t c = lane % 4, group_shift = 31 - __clz(static_cast<int>(p.k.group));
     const auto* const table = reinterpret_cast<const float2*>(shared + at.k.table);
-    const std::byte* const codes = shared + at.k.codes + key * at.k.stride;
-#pragma unroll
+#pragma unroll 1
     for (int k = 0; k < S::kKeySteps; ++k) {
-      const std::byte* const rows[2] = {codes + 16 * k * at.k.stride,
-                                        codes + (16 * k + 8) * at.k.stride};
+      const std::uint32_t key = warp * S::kRows + 16 * k + lane / 4;
+      const std::byte* const near = shared + at.k.codes + key * at.k.stride;
+      const std::byte* const far = near + 8 * at.k.stride;
+      float sum[S::kGroups][4] = {};
 #pragma unroll
       for (int two = 0; two < S::kSteps / 2; ++two) {
         if (32u * two >= p.dim) break;
-        const float2* const scales = table + (32u * two >> group_shift) * S::kUnit + key + 16 * k;
-        const GroupScale low{scales[0].x, scales[0].y}, high{scales[8].x, scales[8].y};
+        const std::uint32_t group = 32u * two >> group_shift;
+        GroupScale low, high;
+        if constexpr (kIsStored) {
+          low = stored_scale(p.k, at.k, shared, key, group);
+          high = stored_scale(p.k, at.k, shared, key + 8, group);
+        } else {
+          const float2* const scales = table + group * S::kUnit + key;
+          low = {scales[0].x, scales[0].y}, high = {scales[8].x, scales[8].y};
+        }
 #pragma unroll
         for (int step = 2 * two; step < 2 * two + 2; ++step) {
-          const uint2 first = key_pairs<kKind, kBits>(rows[0], step, c, low),
-                      second = key_pairs<kKind, kBits>(rows[1], step, c, high);
+          const uint2 first = key_pairs<kKind, kBits, kShifted>(near, step, c, low),
+                      second = key_pairs<kKind, kBits, kShifted>(far, step, c, high);
           const std::uint32_t a[4] = {first.x, second.x, first.y, second.y};
 #pragma unroll
           for (int n = 0; n < S::kGroups; ++n)
-            multiply_add(x[k][n], a, query[step][n][0], query[step][n][1]);
+            multiply_add(sum[n], a, query[step][n][0], query[step][n][1]);
         }
+      }
+#pragma unroll
+      for (int u = 0; u < S::kKeySteps; ++u) {
+#pragma unroll
+        for (int n = 0; n < S::kGroups; ++n)
+          for (int e = 0; e < 4; ++e) x[u][n][e] = u == k ? sum[n][e] : x[u][n][e];
       }
     }
   }
 
   // Scores of the warp's keys, from position `first` on; not visible: minus infinity.
-  __device__ void find_scores(std::uint32_t first, Scores& x) const {
+  __device__ void find_scores(std::uint32_t first, bool is_exact_table, Scores& x) const {
 #pragma unroll
     for (int k = 0; k < S::kKeySteps; ++k)
       for (int n = 0; n < S::kGroups; ++n) x[k][n][0] = x[k][n][1] = x[k][n][2] = x[k][n][3] = 0.0f;
     if constexpr (S::kEncoded) {
       with_codec(p.k, [&](auto kind, auto bits) {
-        if constexpr (kind.value != KvKind::turbo_values) score_codes<kind.value, bits.value>(x);
+        constexpr bool kShifts = kind.value == KvKind::affine && bits.value == 8;
+        if constexpr (kShifts) {
+          is_exact_table ? score_codes<kind.value, bits.value, true>(x)
+                         : score_codes<kind.value, bits.value, false>(x);
+        } else if constexpr (kind.value != KvKind::turbo_values) {
+          score_codes<kind.value, bits.value, false>(x);
+        }
       });
     } else {
       score_exact(x);
     }
+    if (p.has_softcap != 0) {
+#pragma unroll
+      for (int k = 0; k < S::kKeySteps; ++k)
+        for (int n = 0; n < S::kGroups; ++n)
+          for (int e = 0; e < 4; ++e) x[k][n][e] = score_of(p, x[k][n][e]);
+    }
+    bool all_seen = true;
+#pragma unroll
+    for (int n = 0; n < S::kGroups; ++n)
+      for (int e = 0; e < 2; ++e)
+        all_seen = all_seen && (seen[n][e].end == 0 ||  // no such pair
+                                (first >= seen[n][e].begin && first + S::kRows <= seen[n][e].end));
+    if (__all_sync(~0u, all_seen)) return;
 #pragma unroll
     for (int k = 0; k < S::kKeySteps; ++k) {
 #pragma unroll
@@ -176,8 +207,7 @@ struct Block {
         for (int e = 0; e < 4; ++e) {
           const std::uint32_t key = first + 16 * k + e / 2 * 8 + lane / 4;
           const KeyRange& range = seen[n][e % 2];
-          x[k][n][e] =
-              key >= range.begin && key < range.end ? score_of(p, x[k][n][e]) : minus_infinity();
+          if (key < range.begin || key >= range.end) x[k][n][e] = minus_infinity();
         }
       }
     }
@@ -200,25 +230,25 @@ struct Block {
       }
     }
   }
-  // The running maximum of a pair after each tile, from what it was; keep: what a tile leaves of
-  // sums before it.
-  struct Maxima {
-    float reference[S::kTiles], keep[S::kTiles];
-  };
-  __device__ Maxima walk_maxima(std::uint32_t i, float& running) const {
+  // The running maximum of a pair after each tile, from what it was: f(tile, reference, what the
+  // tile leaves of sums before it).
+  template <class F>
+  __device__ void walk_maxima(std::uint32_t i, float& running, F&& f) const {
     const float4 four = reinterpret_cast<const float4*>(maxima())[i];
-    float tiles[4] = {four.x, four.y, four.z, four.w};
-    if constexpr (S::kTiles == 2)
-      tiles[0] = fmaxf(tiles[0], tiles[1]), tiles[1] = fmaxf(tiles[2], tiles[3]);
-    Maxima out_of;
-#pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) {
-      const float next = fmaxf(running, tiles[t] * p.out_scale);
-      out_of.reference[t] = reference_of(next);
-      out_of.keep[t] = exp2_of(running - out_of.reference[t]);
+    const auto take = [&](int t, float of_tile) {
+      const float next = fmaxf(running, of_tile * p.out_scale), reference = reference_of(next);
+      f(t, reference, exp2_of(running - reference));
       running = next;
+    };
+    if constexpr (S::kTiles == 2) {
+      take(0, fmaxf(four.x, four.y));
+      take(1, fmaxf(four.z, four.w));
+    } else {
+      take(0, four.x);
+      take(1, four.y);
+      take(2, four.z);
+      take(3, four.w);
     }
-    return out_of;
   }
 
   // Probabilities to shared memory, as operand B of the values' product; what outputs so far are
@@ -228,14 +258,12 @@ struct Block {
     for (int n = 0; n < S::kGroups; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const Maxima found = walk_maxima(8 * n + 2 * (lane % 4) + e, max[n][e]);
-        float reference = found.reference[0];
-#pragma unroll
-        for (int t = 0; t < S::kTiles; ++t) {
-          keep[t][n][e] = found.keep[t];
-          if (warp * S::kTiles / S::kWarps == static_cast<std::uint32_t>(t))
-            reference = found.reference[t];
-        }
+        float reference = 0.0f;
+        const std::uint32_t own_tile = warp * S::kTiles / S::kWarps;
+        walk_maxima(8 * n + 2 * (lane % 4) + e, max[n][e], [&](int t, float found, float kept) {
+          keep[t][n][e] = kept;
+          reference = own_tile == static_cast<std::uint32_t>(t) ? found : reference;
+        });
 #pragma unroll
         for (int k = 0; k < S::kKeySteps; ++k) {
           x[k][n][e] = exp2_of(fmaf(x[k][n][e], p.out_scale, -reference));
@@ -266,20 +294,29 @@ struct Block {
   // Of a run of columns each thread has neighbours: row g of operand A is a first one, row g + 8
   // the one behind it.
   static constexpr int kNeighbours = S::kColumns == 1 ? 2 : 4;
-  template <KvKind kKind, int kBits>
+  template <KvKind kKind, int kBits, bool kShifted>
   __device__ void load_value_codes(std::uint32_t step,
                                    const float* centroids,
                                    std::uint32_t (&a)[S::kColumns][4]) const {
+    constexpr bool kIsStored = kKind == KvKind::affine && kBits == 8 && !kShifted;
     const std::uint32_t key = 16 * step + lane % 4 * 2,
                         group_shift = 31 - __clz(static_cast<int>(p.v.group));
     const std::byte* const row = shared + at.v.codes + key * at.v.stride;
 #pragma unroll
     for (int k = 0; k < S::kColumns; k += kNeighbours / 2) {
-      const std::uint32_t column = warp * S::kDims + 16 * k;
-      const auto* const scales = reinterpret_cast<const float4*>(shared + at.v.table) +
-                                 ((column >> group_shift) * S::kUnit + key) / 2;
-      const float4 near = scales[0], far = scales[4];
-      const GroupScale of[4] = {{near.x, near.y}, {near.z, near.w}, {far.x, far.y}, {far.z, far.w}};
+      const std::uint32_t column = warp * S::kDims + 16 * k, group = column >> group_shift;
+      GroupScale of[4];
+      if constexpr (kIsStored) {
+#pragma unroll
+        for (std::uint32_t j = 0; j < 4; ++j)
+          of[j] = stored_scale(p.v, at.v, shared, key + j % 2 + j / 2 * 8, group);
+      } else {
+        const auto* const scales =
+            reinterpret_cast<const float4*>(shared + at.v.table) + (group * S::kUnit + key) / 2;
+        const float4 near = scales[0], far = scales[4];
+        of[0] = {near.x, near.y}, of[1] = {near.z, near.w};
+        of[2] = {far.x, far.y}, of[3] = {far.z, far.w};
+      }
       std::uint32_t w[4];
 #pragma unroll
       for (std::uint32_t j = 0; j < 4; ++j)
@@ -290,8 +327,8 @@ struct Block {
 #pragma unroll
         for (int h = 0; h < 2; ++h)
           a[k + i / 2][i % 2 + 2 * h] =
-              pack_bf16(decoded<kKind, kBits>(w[2 * h], i, of[2 * h], centroids),
-                        decoded<kKind, kBits>(w[2 * h + 1], i, of[2 * h + 1], centroids));
+              pack_bf16(decoded<kKind, kBits, kShifted>(w[2 * h], i, of[2 * h], centroids),
+                        decoded<kKind, kBits, kShifted>(w[2 * h + 1], i, of[2 * h + 1], centroids));
       }
     }
   }
@@ -310,10 +347,12 @@ struct Block {
                              const float (&keep)[S::kTiles][S::kGroups][2],
                              Load&& load) {
     if (warp * S::kDims >= p.dim) return;
-    Maxima sums[S::kGroups];
+    float own_keep[S::kTiles][S::kGroups] = {};
     if (warp == 0) {
 #pragma unroll
-      for (int n = 0; n < S::kGroups; ++n) sums[n] = walk_maxima(8 * n + lane / 4, own[n].max);
+      for (int n = 0; n < S::kGroups; ++n)
+        walk_maxima(8 * n + lane / 4, own[n].max,
+                    [&](int t, float, float kept) { own_keep[t][n] = kept; });
     }
 #pragma unroll 1
     for (int t = 0; t < S::kTiles; ++t) {
@@ -328,7 +367,7 @@ struct Block {
         for (int k = 0; k < S::kColumns; ++k)
           for (int e = 0; e < 4; ++e) out[k][n][e] *= kept[e % 2];
       }
-#pragma unroll
+#pragma unroll 2
       for (int j = 0; j < 4; ++j) {
         const std::uint32_t step = 4 * t + j;
         std::uint32_t a[S::kColumns][4];
@@ -344,7 +383,7 @@ struct Block {
       if (warp == 0) {
 #pragma unroll
         for (int n = 0; n < S::kGroups; ++n)
-          own[n].sum = fmaf(own[n].sum, at_tile(t, [&](int u) { return sums[n].keep[u]; }), sum[n]);
+          own[n].sum = fmaf(own[n].sum, at_tile(t, [&](int u) { return own_keep[u][n]; }), sum[n]);
       }
     }
   }
@@ -352,9 +391,19 @@ struct Block {
     if constexpr (S::kEncoded) {
       const auto* const centroids = reinterpret_cast<const float*>(shared + at.centroids);
       with_codec(p.v, [&](auto kind, auto bits) {
+        constexpr bool kShifts = kind.value == KvKind::affine && bits.value == 8;
+        if constexpr (kShifts) {
+          const uint4 exact = *reinterpret_cast<const uint4*>(shared + at.exact);
+          if ((exact.x & exact.y & exact.z & exact.w) != 0) {
+            add_values(first, keep, [&](std::uint32_t step, auto& a) {
+              load_value_codes<kind.value, bits.value, true>(step, centroids, a);
+            });
+            return;
+          }
+        }
         if constexpr (kind.value != KvKind::turbo_keys)
           add_values(first, keep, [&](std::uint32_t step, auto& a) {
-            load_value_codes<kind.value, bits.value>(step, centroids, a);
+            load_value_codes<kind.value, bits.value, false>(step, centroids, a);
           });
       });
     } else {
@@ -516,11 +565,13 @@ __device__ void walk(Block<S>& block, const UnitList<S>& units, EndSegment&& end
     float keep[S::kTiles][S::kGroups][2];
     wait_for_copies<1>();
     __syncwarp();
+    bool is_exact_table = true;
     if constexpr (S::kEncoded) {
-      make_few_table<S>(source, p.k, block.at.k, block.shared, own_first, warp, lane);
+      is_exact_table =
+          make_few_table<S>(source, p.k, block.at.k, block.shared, own_first, warp, lane);
       __syncwarp();
     }
-    block.find_scores(own_first, x);
+    block.find_scores(own_first, is_exact_table, x);
     __syncwarp();
     if (has_next) fetch_keys(runs);
     commit_copies();
@@ -529,8 +580,12 @@ __device__ void walk(Block<S>& block, const UnitList<S>& units, EndSegment&& end
     block.find_weights(x, keep);
     wait_for_copies<1>();
     __syncwarp();
-    if constexpr (S::kEncoded)
-      make_few_table<S>(source, p.v, block.at.v, block.shared, own_first, warp, lane);
+    if constexpr (S::kEncoded) {
+      const bool is_exact =
+          make_few_table<S>(source, p.v, block.at.v, block.shared, own_first, warp, lane);
+      if (lane == 0)
+        reinterpret_cast<std::uint32_t*>(block.shared + block.at.exact)[warp] = is_exact;
+    }
     __syncthreads();
     block.add_values(first, keep);
     if (units.ends_segment(u)) end_segment(units.segment(u));
@@ -599,24 +654,31 @@ __global__ void __launch_bounds__(S::kThreads, kBlocks)
   }
 }
 
-// f(shape, blocks a multiprocessor) of the kernel that serves rows of up to so many pairs.
+// f(shape, blocks a multiprocessor) of the kernel that serves rows of this form.
 template <int kDim, bool kEncoded, class F>
-auto with_shape_of(F&& f) {
-  constexpr int kBlocks = kDim > 128 ? (kEncoded ? 2 : 1) : kEncoded ? 4 : 3;
-  return f(FewShape<kDim, kEncoded, 1, 128>{}, std::integral_constant<int, kBlocks>{});
+auto with_shape_of(bool is_wide, F&& f) {
+  if constexpr (kDim > 128) {
+    return f(FewShape<kDim, kEncoded, 1, 128>{}, std::integral_constant < int,
+             kEncoded ? 2 : 1 > {});
+  } else {
+    return is_wide ? f(FewShape<kDim, kEncoded, 1, 256>{}, std::integral_constant<int, 1>{})
+                   : f(FewShape<kDim, kEncoded, 1, 128>{}, std::integral_constant < int,
+                       kEncoded ? 4 : 3 > {});
+  }
 }
 template <class F>
-auto with_shape(const AttentionParams& p, F&& f) {
+auto with_shape(const AttentionParams& p, bool is_wide, F&& f) {
 #ifdef ATT_ONLY
-  return p.is_encoded ? with_shape_of<128, true>(f) : with_shape_of<128, false>(f);
+  return p.is_encoded ? with_shape_of<128, true>(is_wide, f)
+                      : with_shape_of<128, false>(is_wide, f);
 #else
   if (p.is_encoded != 0)
-    return p.dim <= 64    ? with_shape_of<64, true>(f)
-           : p.dim <= 128 ? with_shape_of<128, true>(f)
-                          : with_shape_of<256, true>(f);
-  return p.dim <= 64    ? with_shape_of<64, false>(f)
-         : p.dim <= 128 ? with_shape_of<128, false>(f)
-                        : with_shape_of<256, false>(f);
+    return p.dim <= 64    ? with_shape_of<64, true>(is_wide, f)
+           : p.dim <= 128 ? with_shape_of<128, true>(is_wide, f)
+                          : with_shape_of<256, true>(is_wide, f);
+  return p.dim <= 64    ? with_shape_of<64, false>(is_wide, f)
+         : p.dim <= 128 ? with_shape_of<128, false>(is_wide, f)
+                        : with_shape_of<256, false>(is_wide, f);
 #endif
 }
 
@@ -625,7 +687,7 @@ constexpr std::uint32_t kSharedBytes = 227 << 10;  // of a multiprocessor
 }  // namespace
 
 FewBlocks few_blocks_of(const AttentionParams& p) {
-  return with_shape(p, [&](auto shape, auto n_blocks) {
+  return with_shape(p, false, [&](auto shape, auto n_blocks) {
     using S = decltype(shape);
     const std::uint32_t fit = kSharedBytes / (FewLayout::of<S>(p).size + 1024);
     return FewBlocks{S::kPairs, std::clamp<std::uint32_t>(fit, 1, n_blocks.value)};
@@ -633,7 +695,7 @@ FewBlocks few_blocks_of(const AttentionParams& p) {
 }
 
 void launch_attend_few(Queue& queue, const AttentionParams& p, const AttentionGrid& g) {
-  with_shape(p, [&](auto shape, auto n_blocks) {
+  with_shape(p, g.is_wide, [&](auto shape, auto n_blocks) {
     using S = decltype(shape);
     const std::uint32_t n_groups =
         (g.most_new * (p.n_heads / p.n_kv_heads) + S::kPairs - 1) / S::kPairs;

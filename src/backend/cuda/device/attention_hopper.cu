@@ -342,11 +342,16 @@ struct Consumer {
   }
 };
 
-// Registers of a thread: 2 · consumer + producer are 512.
-template <bool kEncoded>
-constexpr int kConsumerRegisters = kEncoded ? 208 : 240;
-template <bool kEncoded>
-constexpr int kProducerRegisters = kEncoded ? 96 : 32;
+// Registers of a thread from where the roles part: 2 · consumer + producer are 512, or all have
+// what a kernel begins with.
+template <int kDim, bool kEncoded>
+constexpr int kConsumerRegisters = kDim == 64 ? 168
+                                   : kEncoded ? 208
+                                              : 240;
+template <int kDim, bool kEncoded>
+constexpr int kProducerRegisters = kDim == 64 ? 168
+                                   : kEncoded ? 96
+                                              : 32;
 
 template <int kDim, bool kEncoded>
 __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams p) {
@@ -378,7 +383,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams 
   __syncthreads();
 
   if (group == 2) {
-    leave_registers<kProducerRegisters<kEncoded>>();
+    leave_registers<kProducerRegisters<kDim, kEncoded>>();
     const TileSource source{p, row.blocks, kv_head, first_seen.begin, row.length + row.n_new};
     if constexpr (kEncoded) {
       produce_decoded<kDim>(source, tiles, keys, values, shared);
@@ -386,7 +391,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams 
       produce_exact<kDim>(source, tiles, keys, values);
     }
   } else {
-    take_registers<kConsumerRegisters<kEncoded>>();
+    take_registers<kConsumerRegisters<kDim, kEncoded>>();
     const std::uint32_t lane = threadIdx.x % 32, own = m + threadIdx.x / 32 * 16 + lane / 4;
     Consumer<kDim> consumer{
         .p = p,

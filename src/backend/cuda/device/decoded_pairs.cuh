@@ -38,8 +38,23 @@ __device__ float float_of_code(std::uint32_t window, int i) {
   return __uint_as_float((window & ((1u << kBits) - 1u) << place) | one) - __uint_as_float(one);
 }
 
-template <KvKind kKind, int kBits>
+// Affine codes of 8 bits: the code in the bits of 2^15 + code, and the offset less scale · 2^15,
+// where that is exact; it is unless the offset is a small part of the scale.
+__device__ inline float shifted_offset(float scale, float offset) {
+  return fmaf(-32768.0f, scale, offset);
+}
+__device__ inline bool is_exact_shift(float scale, float offset, float shifted) {
+  return fmaf(32768.0f, scale, shifted) == offset;
+}
+__device__ inline float float_of_shifted(std::uint32_t window, int i) {
+  return __uint_as_float(
+      __byte_perm(window, 0x47000000u, 0x7404u + (static_cast<unsigned>(i) << 4)));
+}
+
+// kShifted: g.offset is shifted.
+template <KvKind kKind, int kBits, bool kShifted>
 __device__ float decoded(std::uint32_t window, int i, GroupScale g, const float* centroids) {
+  if constexpr (kShifted) return fmaf(float_of_shifted(window, i), g.scale, g.offset);
   if constexpr (kKind == KvKind::affine)
     return fmaf(float_of_code<kBits, false>(window, i), g.scale, g.offset);
   if constexpr (kKind == KvKind::turbo_values)

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/cuda/device/attention.cuh"
-#include "backend/cuda/device/kv_side.cuh"
+#include "backend/cuda/device/decoded_pairs.cuh"
 #include "backend/cuda/device/tensor_core.cuh"
 
 namespace kvasir::backend::cuda {
@@ -31,7 +31,7 @@ struct FewSideLayout {
 };
 struct FewLayout {
   FewSideLayout k, v;
-  std::uint32_t weights, maxima, pairs, ending, centroids, size;
+  std::uint32_t weights, maxima, exact, pairs, ending, centroids, size;
 
   template <class S>
   __host__ __device__ static FewLayout of(const AttentionParams& p) {
@@ -56,6 +56,7 @@ struct FewLayout {
     out.v = take_side(p.v);
     out.weights = take(S::kUnit / 16 * 32 * 8 * S::kGroups);
     out.maxima = take(S::kPairs * S::kWarps * 4);
+    out.exact = take(S::kWarps * 4);
     out.pairs = take(S::kPairs * 20);
     out.ending = take(S::kPairs * 8);
     out.centroids = take(S::kEncoded && p.v.kind == KvKind::turbo_values ? 1024 : 0);
@@ -150,6 +151,17 @@ struct FewRuns {
     copy_rows(s, side.codes, side.code_bytes, at.stride, shared + at.codes + rows * at.stride,
               lane);
     if constexpr (S::kEncoded) {
+      if (n_runs() == 1 && S::kRows * side.scale_bytes <= 256) {  // half a warp for each part
+        const bool is_offset = lane >= 16;
+        const std::uint32_t n_bytes = is_offset ? side.offset_bytes : side.scale_bytes,
+                            i = lane % 16 * 16;
+        const std::uint32_t from_row = __shfl_sync(~0u, row, 0);
+        if (__shfl_sync(~0u, is_there, 0) && i < S::kRows * n_bytes)
+          copy_16_async(
+              shared + (is_offset ? at.offsets : at.scales) + rows * n_bytes + i,
+              (is_offset ? side.offsets : side.scales) + std::size_t{from_row} * n_bytes + i);
+        return;
+      }
       copy_run_on(side.scales, side.scale_bytes, shared + at.scales + rows * side.scale_bytes,
                   lane);
       if (side.offset_bytes != 0)
@@ -159,33 +171,52 @@ struct FewRuns {
   }
 };
 
-// Scales and offsets of the warp's rows as floats, [group][key of the unit]; zeros of rows that are
-// not there, so that whatever codes lie in their places count for nothing.
+// Scale and offset as they are stored.
+__device__ inline GroupScale stored_scale(const KvSide& side,
+                                          const FewSideLayout& at,
+                                          const std::byte* shared,
+                                          std::uint32_t key,
+                                          std::uint32_t group) {
+  const std::uint32_t i = key * (side.scale_bytes / 2) + group;
+  const std::uint32_t scale = reinterpret_cast<const std::uint16_t*>(shared + at.scales)[i];
+  std::uint32_t offset = 0;
+  if (side.offset_bytes != 0)
+    offset = reinterpret_cast<const std::uint16_t*>(shared + at.offsets)[i];
+  return side.kind == KvKind::affine ? GroupScale{f32_of_bf16(scale), f32_of_bf16(offset)}
+                                     : GroupScale{f32_of_f16(scale), f32_of_f16(offset)};
+}
+
+// Scales and offsets of the warp's rows as floats, [group][key of the unit], offsets shifted for
+// affine codes of 8 bits. Zeros of rows that are not there, so that whatever codes lie in their
+// places count for nothing. Whether every shift was exact.
 template <class S>
-__device__ void make_few_table(const FewSource& s,
+__device__ bool make_few_table(const FewSource& s,
                                const KvSide& side,
                                const FewSideLayout& at,
                                std::byte* shared,
                                std::uint32_t first,
                                std::uint32_t warp,
                                std::uint32_t lane) {
-  const auto* const scales = reinterpret_cast<const std::uint16_t*>(shared + at.scales);
-  const auto* const offsets = reinterpret_cast<const std::uint16_t*>(shared + at.offsets);
   auto* const table = reinterpret_cast<float2*>(shared + at.table);
-  const std::uint32_t n_groups = side.scale_bytes / 2;
-  const bool is_affine = side.kind == KvKind::affine;
-  for (std::uint32_t i = lane; i < S::kRows * n_groups; i += 32) {
-    const std::uint32_t r = i % S::kRows, group = i / S::kRows, key = warp * S::kRows + r;
-    float2 out{0.0f, 0.0f};
-    if (first + r >= s.begin && first + r < s.end) {
-      const std::uint32_t scale = scales[key * n_groups + group];
-      const std::uint32_t offset =
-          side.offset_bytes != 0 ? offsets[key * n_groups + group] : std::uint32_t{0};
-      out = is_affine ? float2{f32_of_bf16(scale), f32_of_bf16(offset)}
-                      : float2{f32_of_f16(scale), f32_of_f16(offset)};
+  const bool shifts = side.kind == KvKind::affine && side.bits == 8;
+  bool is_exact = true;
+#pragma unroll
+  for (std::uint32_t r = lane; r < S::kRows; r += 32) {
+    const bool present = first + r >= s.begin && first + r < s.end;
+    const std::uint32_t key = warp * S::kRows + r;
+#pragma unroll 2
+    for (std::uint32_t group = 0; group < side.scale_bytes / 2; ++group) {
+      GroupScale g{0.0f, 0.0f};
+      if (present) g = stored_scale(side, at, shared, key, group);
+      if (shifts) {
+        const float shifted = shifted_offset(g.scale, g.offset);
+        is_exact = is_exact && is_exact_shift(g.scale, g.offset, shifted);
+        g.offset = shifted;
+      }
+      table[group * S::kUnit + key] = {g.scale, g.offset};
     }
-    table[group * S::kUnit + key] = out;
   }
+  return __all_sync(~0u, is_exact);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -31,6 +31,8 @@ __global__ void append_kernel(LatentAppendParams p) {
     store_as(layer.type, layer.index, slot * layer.index_dim + d, p.index_key.row(token)[d]);
 }
 
+// kFours: rows and their parts are multiples of four elements.
+template <bool kFours>
 struct LatentKeys {
   const LatentAttentionParams& p;
   const KvRow& row;
@@ -39,15 +41,24 @@ struct LatentKeys {
     return slot_of(row, p.shared.block_tokens, selected ? selected[j] : j) *
            (p.shared.dim + p.rope_dim);
   }
-  __device__ float key(std::size_t at, std::uint32_t d) const {
-    return load_as(p.type, p.latent, at + d);
+  __device__ auto key(std::size_t at, std::uint32_t d) const {
+    if constexpr (!kFours) {
+      return load_as(p.type, p.latent, at + d);
+    } else {
+      if (p.type == Type::f32) return *reinterpret_cast<const float4*>(p.latent + 4 * (at + d));
+      const uint2 x = *reinterpret_cast<const uint2*>(p.latent + 2 * (at + d));
+      const auto of = [&](std::uint32_t bits) {
+        return p.type == Type::f16 ? f32_of_f16(bits & 0xffffu) : f32_of_bf16(bits & 0xffffu);
+      };
+      return float4{of(x.x), of(x.x >> 16), of(x.y), of(x.y >> 16)};
+    }
   }
-  __device__ float value(std::size_t at, std::uint32_t d) const { return key(at, d); }
+  __device__ auto value(std::size_t at, std::uint32_t d) const { return key(at, d); }
 };
 
-template <int kPerLane>
+template <int kPerLane, bool kFours>
 __global__ void attend_latent(LatentAttentionParams params) {
-  extern __shared__ float shared[];
+  extern __shared__ __align__(16) float shared[];
   const AttentionParams& p = params.shared;
   const KvRow row = p.rows[blockIdx.y];
   const std::uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32, i = item / p.n_heads,
@@ -62,7 +73,7 @@ __global__ void attend_latent(LatentAttentionParams params) {
     q[d] = p.rounds != 0 ? round_to_bf16(x) : x;
   }
   __syncwarp();
-  const LatentKeys keys{
+  const LatentKeys<kFours> keys{
       params, row, params.selected ? params.selected + std::size_t{token} * params.top_k : nullptr};
   const KeyRange seen = keys_of(p, row, i);
   const PlainShape shape{dim, p.dim, p.out_scale, p.rounds != 0};
@@ -70,7 +81,7 @@ __global__ void attend_latent(LatentAttentionParams params) {
   const std::uint32_t last = (seen.end - 1) / kSegment;
   if (p.part_out) {
     for (std::uint32_t s = blockIdx.z; s <= last; s += gridDim.z) {
-      PlainOutput<kPerLane> out;
+      PlainOutput<kPerLane, kFours> out;
       out.walk(shape, keys, score, q, s * kSegment, min(seen.end, (s + 1) * kSegment));
       const std::size_t at = part_index(p, blockIdx.y, i, head, s);
       if (threadIdx.x % 32 == 0) p.part_ml[at] = {out.softmax.max, out.softmax.sum};
@@ -78,7 +89,7 @@ __global__ void attend_latent(LatentAttentionParams params) {
     }
     return;
   }
-  PlainOutput<kPerLane> total;
+  PlainOutput<kPerLane, kFours> total;
   for (std::uint32_t s = 0; s <= last; ++s)
     total.add_segment(shape, keys, score, q, s * kSegment, min(seen.end, (s + 1) * kSegment));
   float* const out = p.out.row(token) + std::size_t{head} * p.dim;
@@ -207,9 +218,14 @@ void launch_latent_append(Queue& queue,
 
 void launch_latent_attention(Queue& queue, const LatentAttentionParams& p, const AttentionGrid& g) {
   const std::uint32_t rank = p.shared.dim;
-  queue.launch(rank <= 128   ? attend_latent<4>
-               : rank <= 512 ? attend_latent<16>
-                             : attend_latent<32>,
+  const auto kernel_of = [&](auto is_fours) {
+    constexpr bool kFours = decltype(is_fours)::value;
+    return rank <= 128   ? attend_latent<4, kFours>
+           : rank <= 512 ? attend_latent<16, kFours>
+                         : attend_latent<32, kFours>;
+  };
+  queue.launch(rank % 4 == 0 && p.rope_dim % 4 == 0 ? kernel_of(std::true_type{})
+                                                    : kernel_of(std::false_type{}),
                dim3((g.most_new * p.shared.n_heads + kWarps - 1) / kWarps, g.n_rows,
                     p.shared.part_out ? g.n_splits : 1),
                32 * kWarps, kWarps * (rank + p.rope_dim) * sizeof(float), p);
