@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 
 #include "backend/cuda/detail/attention_parts.h"
 
@@ -61,10 +60,6 @@ void attend_few(CudaDevice& cuda, AttentionParams& p, const AttentionGrid& whole
       .places = static_cast<std::uint32_t>(cuda.n_multiprocessors()) * blocks.a_multiprocessor};
   AttentionGrid grid = whole;
   grid.n_splits = splits_of(places.places, places.a_row * grid.n_rows, p.max_segments);
-  static const char* const forced = std::getenv("KVASIR_ATT_SPLITS");
-  if (forced)
-    grid.n_splits =
-        std::min<std::uint32_t>(static_cast<std::uint32_t>(std::atoi(forced)), p.max_segments);
   grid.is_wide = grid.n_splits * places.a_row * grid.n_rows <=
                  static_cast<std::uint32_t>(cuda.n_multiprocessors());
   if (grid.n_splits == 1) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <span>
 
 #include "backend/cuda/detail/kv_args.h"
@@ -67,9 +66,6 @@ void attend_in_parts(CudaDevice& device,
   for (std::uint32_t first = 0; first < n_rows; first += together, p.rows += together) {
     grid.n_rows = std::min(together, n_rows - first);
     grid.n_splits = splits_of(blocks.places, blocks.a_row * grid.n_rows, p.max_segments);
-    if (const char* forced = std::getenv("KVASIR_ATT_SPLITS"))
-      grid.n_splits =
-          std::min<std::uint32_t>(static_cast<std::uint32_t>(std::atoi(forced)), p.max_segments);
     attend(grid);
     if (p.arrivals == nullptr) launch_combine(device.queue(), p, grid);
   }

@@ -4,7 +4,6 @@
 // are operand A, pairs are columns; every element's chain of additions is that of
 // attention_many.cu, where pairs are rows.
 #include <algorithm>
-#include <cstdlib>
 
 #include "backend/cuda/device/attention_tiles.cuh"
 #include "backend/cuda/device/combine.cuh"
@@ -668,10 +667,6 @@ auto with_shape_of(bool is_wide, F&& f) {
 }
 template <class F>
 auto with_shape(const AttentionParams& p, bool is_wide, F&& f) {
-#ifdef ATT_ONLY
-  return p.is_encoded ? with_shape_of<128, true>(is_wide, f)
-                      : with_shape_of<128, false>(is_wide, f);
-#else
   if (p.is_encoded != 0)
     return p.dim <= 64    ? with_shape_of<64, true>(is_wide, f)
            : p.dim <= 128 ? with_shape_of<128, true>(is_wide, f)
@@ -679,7 +674,6 @@ auto with_shape(const AttentionParams& p, bool is_wide, F&& f) {
   return p.dim <= 64    ? with_shape_of<64, false>(is_wide, f)
          : p.dim <= 128 ? with_shape_of<128, false>(is_wide, f)
                         : with_shape_of<256, false>(is_wide, f);
-#endif
 }
 
 constexpr std::uint32_t kSharedBytes = 227 << 10;  // of a multiprocessor

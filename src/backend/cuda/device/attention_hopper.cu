@@ -342,16 +342,14 @@ struct Consumer {
   }
 };
 
-// Registers of a thread from where the roles part: 2 · consumer + producer are 512, or all have
-// what a kernel begins with.
+// Registers of a thread from where the roles part: 2 · consumer + producer are no more than the 3 ·
+// 168 that the block begins with; more would be waited for for ever.
 template <int kDim, bool kEncoded>
 constexpr int kConsumerRegisters = kDim == 64 ? 168
                                    : kEncoded ? 208
                                               : 240;
 template <int kDim, bool kEncoded>
-constexpr int kProducerRegisters = kDim == 64 ? 168
-                                   : kEncoded ? 96
-                                              : 32;
+constexpr int kProducerRegisters = 504 - 2 * kConsumerRegisters<kDim, kEncoded>;
 
 template <int kDim, bool kEncoded>
 __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams p) {
