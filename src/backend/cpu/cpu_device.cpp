@@ -94,13 +94,13 @@ const KernelTable& kernels_of(Isa isa) noexcept {
   return kPortableKernels;
 }
 
+// Every instruction set from avx512 on has what it has.
 const Int8Kernels& int8_kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
   if (isa == Isa::automatic) isa = widest_isa();
-  if (isa == Isa::amx && has_byte_tiles()) return kAmxInt8Kernels;
-  if (isa == Isa::amx || isa == Isa::avx512)
-    return has_vnni() ? kVnniInt8Kernels : kAvx512Int8Kernels;
   if (isa == Isa::avx2) return kAvx2Int8Kernels;
+  if (isa == Isa::amx && has_byte_tiles()) return kAmxInt8Kernels;
+  if (isa != Isa::portable) return has_vnni() ? kVnniInt8Kernels : kAvx512Int8Kernels;
 #endif
   static_cast<void>(isa);
   return kPortableInt8Kernels;

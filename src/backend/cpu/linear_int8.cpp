@@ -21,6 +21,11 @@ bool takes_alike(const PackedLayout& a, const PackedLayout& b) noexcept {
          a.n_groups == b.n_groups;
 }
 
+const Int8Kernels& kernels_for(const CpuDevice& device, std::uint32_t n_rows) noexcept {
+  const Int8Kernels& kernels = *device.int8_kernels();
+  return kernels.for_many && n_rows >= kernels.fewest_many ? *kernels.for_many : kernels;
+}
+
 struct Int8Input {
   std::uint32_t* v = nullptr;
   float* factors = nullptr;
@@ -28,7 +33,7 @@ struct Int8Input {
 
 Int8Input quantize_input(CpuDevice& device, const CpuMatrix& m, ConstMatView x) {
   const PackedLayout& l = m.layout;
-  const Int8Kernels& kernels = *device.int8_kernels();
+  const Int8Kernels& kernels = kernels_for(device, x.n_rows);
   const std::uint32_t n = x.n_rows, width = n <= kernels.direct_rows ? n : kRowAlign;
   const std::size_t n_blocks = (n + width - 1) / width, v_block = width * (int8_row_bytes(l) / 4),
                     factors_block = std::size_t{kFactors} * l.n_groups * width;
@@ -93,8 +98,8 @@ void multiply_parts(CpuDevice& device,
         const auto panel = static_cast<std::uint32_t>((i - first) / n_chunks);
         const std::size_t c = (i - first) % n_chunks;
         const auto n = static_cast<std::uint32_t>(n_chunks == 1 ? std::min(end, last) - i : 1);
-        device.int8_kernels()->linear(job, panel, panel + n, chunk_begin(c), chunk_begin(c + 1),
-                                      scratch);
+        kernels_for(device, n_rows)
+            .linear(job, panel, panel + n, chunk_begin(c), chunk_begin(c + 1), scratch);
         i += n;
       }
       first = last;

@@ -262,6 +262,15 @@ TEST(Int8Device, HasAnIdentityAndALabelOfItsOwn) {
     EXPECT_EQ(device->numerics_id(), make_int8()->numerics_id()) << name;
 }
 
+// None falls back to plain loops but the plain one.
+TEST(Int8Device, EveryInstructionSetHasKernelsOfItsOwn) {
+  for (const Isa isa : kIsas) {
+    if (!cpu_supports(isa)) continue;
+    const bool is_plain = make_int8(1, isa)->label() == make_int8(1, Isa::portable)->label();
+    EXPECT_EQ(is_plain, isa == Isa::portable) << name_of(isa);
+  }
+}
+
 TEST(Int8Device, ActivationsAreReadByNameAndOthersRefused) {
   EXPECT_EQ(*parse_activations("exact"), Activations::exact);
   EXPECT_EQ(*parse_activations("int8"), Activations::int8);

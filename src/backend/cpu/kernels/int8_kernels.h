@@ -48,6 +48,9 @@ struct Int8Kernels {
                  std::uint32_t row_begin,
                  std::uint32_t row_end,
                  float* scratch);
+  // Faster from so many rows on, with a layout of its own; null: none is.
+  const Int8Kernels* for_many = nullptr;
+  std::uint32_t fewest_many = 0;
 };
 
 extern const Int8Kernels kPortableInt8Kernels;

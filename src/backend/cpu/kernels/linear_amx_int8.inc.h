@@ -315,8 +315,6 @@ void linear_int8_tiles(const Int8Job& job,
                        std::uint32_t row_begin,
                        std::uint32_t row_end,
                        float* scratch) {
-  if (job.n_rows <= kInt8DirectRows)
-    return linear_int8(job, panel_begin, panel_end, row_begin, row_end, scratch);
   const std::uint32_t group = job.layout.group, step = group < 64 ? group : 64;
   TileConfig config;
   for (int codes = kBytes0; codes <= kBytes3; ++codes) config.set(codes, step / 4, 64);
@@ -342,7 +340,6 @@ void quantize_tiles(const PackedLayout& w,
                     std::uint8_t* scratch,
                     std::uint32_t* v,
                     float* factors) {
-  if (width < kRowAlign) return quantize(w, x, x_stride, n_rows, width, scratch, v, factors);
   const std::size_t row_bytes = int8_row_bytes(w), step = w.group < 64 ? w.group : 64,
                     n_steps = std::size_t{w.group} * w.n_groups / step;
   if (n_rows < kRowAlign) {
