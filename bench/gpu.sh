@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # gpu.sh [GOLDENS]: builds, verifies and measures the CUDA backend on this machine; writes bench/results/gpu-NAME.json.
 # GOLDENS: a folder of reference checkpoints (default: build/dev/goldens, else the few of tests/data/models); "none": speeds alone. Random weights of named shapes, limits measured beside each speed.
-# KVASIR_BIN: a binary that is built already. BACKEND: cuda. SHAPES: "name:quant:prefill:decode:rows …".
+# KVASIR_BIN: a binary that is built already. BACKEND: cuda. SHAPES: "name:quant:prefill:decode:rows[:requests] …",
+# requests: served once as they come, rows at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${KVASIR_BIN:-}
 backend=${BACKEND:-cuda}
-shapes=${SHAPES:-"qwen3-0.6b:4:512:128:1 qwen3-0.6b:bf16:512:128:1 llama-3.1-8b:bf16:4096:64:1 llama-3.1-8b:bf16:1024:32:64 llama-3.1-8b:4:4096:64:1"}
+shapes=${SHAPES:-"qwen3-0.6b:4:512:128:1 qwen3-0.6b:bf16:512:128:1 llama-3.1-8b:bf16:4096:64:1 llama-3.1-8b:bf16:1024:256:64:256 llama-3.1-8b:4:4096:64:1"}
 if [ -z "$binary" ]; then
   cmake --preset release -DKVASIR_CUDA=ON >/dev/null
   cmake --build --preset release -j "$(nproc)" --target kvasir
@@ -30,11 +31,11 @@ fi
 
 lines=$work/lines
 for shape in $shapes; do
-  IFS=: read -r name quant prefill decode rows <<<"$shape"
+  IFS=: read -r name quant prefill decode rows requests <<<"$shape"
   model=$work/$name-$quant
   [ -e "$model" ] || "$binary" synth --config "$name" --quant "$quant" "$model"
   "$binary" bench "$model" --backend "$backend" --max-step-tokens "$prefill" --prefill "$prefill" --decode "$decode" \
-    --rows "$rows" --runs 3 --json | tee -a "$lines"
+    --rows "$rows" --requests "${requests:-0}" --runs 3 --json | tee -a "$lines"
 done
 name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr 'A-Z ' 'a-z-' || true)
 mkdir -p bench/results
