@@ -106,6 +106,7 @@ __device__ void produce_exact(const TileSource& source,
     fetch_side<kDim>(source, source.p.v, tiles.begin + t * kTile, values.stage(t), thread);
     arrive_after_copies(values.full(t));
   }
+  wait_for_copies<0>();  // nothing is on its way to a thread that has ended
 }
 
 // Tiles of codes come two deep, and become elements in the rings.
