@@ -351,6 +351,7 @@ constexpr int kConsumerRegisters = kDim == 64 ? 168
                                               : 240;
 template <int kDim, bool kEncoded>
 constexpr int kProducerRegisters = 504 - 2 * kConsumerRegisters<kDim, kEncoded>;
+static_assert(kProducerRegisters<128, false> >= 24 && kProducerRegisters<128, true> >= 24);
 
 template <int kDim, bool kEncoded>
 __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams p) {
