@@ -106,6 +106,7 @@ __device__ void produce_exact(const TileSource& source,
     fetch_side<kDim>(source, source.p.v, tiles.begin + t * kTile, values.stage(t), thread);
     arrive_after_copies(values.full(t));
   }
+  wait_for_copies<0>();  // nothing is on its way to a thread that has ended
 }
 
 // Tiles of codes come two deep, and become elements in the rings.
@@ -350,6 +351,7 @@ constexpr int kConsumerRegisters = kDim == 64 ? 168
                                               : 240;
 template <int kDim, bool kEncoded>
 constexpr int kProducerRegisters = 504 - 2 * kConsumerRegisters<kDim, kEncoded>;
+static_assert(kProducerRegisters<128, false> >= 24 && kProducerRegisters<128, true> >= 24);
 
 template <int kDim, bool kEncoded>
 __global__ void __launch_bounds__(kThreads, 1) attend_on_hopper(AttentionParams p) {
