@@ -31,9 +31,8 @@ TEST(CudaPick, IsTheHostsTokenOfEveryRow) {
 TEST(CudaPick, GumbelNumbersAreTheHosts) {
   KVASIR_NEEDS_CUDA();
   constexpr std::uint32_t kVocab = 50'000, kRows = 512;
-  ops::testing::PickCase c{.vocab = kVocab,
-                           .scores = std::vector<float>(std::size_t{kRows} * kVocab),
-                           .rows = {}};
+  ops::testing::PickCase c{
+      .vocab = kVocab, .scores = std::vector<float>(std::size_t{kRows} * kVocab), .rows = {}};
   for (std::uint32_t r = 0; r < kRows; ++r)
     c.rows.push_back({.seed = 99, .position = r, .scale = 1.0f, .kind = PickKind::drawn});
   std::vector<std::uint32_t> expected;
