@@ -291,7 +291,8 @@ struct FewBlock {
   // the one behind it.
   static constexpr int kNeighbours = S::kColumns == 1 ? 2 : 4;
   template <KvKind kKind, int kBits, bool kShifted>
-  __device__ void load_value_codes(std::uint32_t step,
+  __device__ void load_value_codes(std::uint32_t first,
+                                   std::uint32_t step,
                                    const float* centroids,
                                    std::uint32_t (&a)[S::kColumns][4]) const {
     constexpr bool kIsStored = kKind == KvKind::affine && kBits == 8 && !kShifted;
@@ -304,8 +305,12 @@ struct FewBlock {
       GroupScale of[4];
       if constexpr (kIsStored) {
 #pragma unroll
-        for (std::uint32_t j = 0; j < 4; ++j)
-          of[j] = stored_scale(p.v, at.v, shared, key + j % 2 + j / 2 * 8, group);
+        for (std::uint32_t j = 0; j < 4; ++j) {
+          const std::uint32_t k_of = key + j % 2 + j / 2 * 8, position = first + k_of;
+          of[j] = {0.0f, 0.0f};
+          if (position >= source.begin && position < source.end)
+            of[j] = stored_scale(p.v, at.v, shared, k_of, group);
+        }
       } else {
         const auto* const scales =
             reinterpret_cast<const float4*>(shared + at.v.table) + (group * S::kUnit + key) / 2;
@@ -392,14 +397,14 @@ struct FewBlock {
           const uint4 exact = *reinterpret_cast<const uint4*>(shared + at.exact);
           if ((exact.x & exact.y & exact.z & exact.w) != 0) {
             add_values(first, keep, [&](std::uint32_t step, auto& a) {
-              load_value_codes<kind.value, bits.value, true>(step, centroids, a);
+              load_value_codes<kind.value, bits.value, true>(first, step, centroids, a);
             });
             return;
           }
         }
         if constexpr (kind.value != KvKind::turbo_keys)
           add_values(first, keep, [&](std::uint32_t step, auto& a) {
-            load_value_codes<kind.value, bits.value, false>(step, centroids, a);
+            load_value_codes<kind.value, bits.value, false>(first, step, centroids, a);
           });
       });
     } else {
