@@ -139,7 +139,7 @@ __device__ inline void barrier_wait_cluster(std::uint32_t barrier, unsigned pari
   } else {
     asm volatile(
         "{.reg .pred done;\n"
-        "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+        "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
         "@!done bra again;}" ::"r"(barrier),
         "r"(parity)
         : "memory");
@@ -150,7 +150,7 @@ __device__ inline void barrier_arrive_at(std::uint32_t barrier, unsigned rank) {
     asm volatile(
         "{.reg .b32 there;\n"
         "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier),
+        "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier),
         "r"(rank)
         : "memory");
   }

@@ -4,6 +4,8 @@
 // the kernels ahead have ended.
 #pragma once
 
+#include <cstdlib>
+
 #include "backend/cuda/device/activation.cuh"
 #include "backend/cuda/device/wide_codes.cuh"
 #include "backend/cuda/device/wide_ring.cuh"
@@ -40,32 +42,28 @@ __device__ inline void multiply_dense(const WideArgs& p,
   walk.leave(slot);
 }
 
-// A chunk's eight steps, each decoded while the one before is multiplied.
-template <class F, class P>
-__device__ inline void multiply_chunk(const WideCodes<F>& codes,
-                                      WideChunk<F>& chunk,
-                                      std::uint64_t b,
-                                      std::uint32_t (&a)[2][4],
-                                      float (&sums)[P::kN / 2]) {
-  codes.prepare(chunk);
+// x of one thread as operand B of a step of mma.m16n8k16, all rows. x: the chunk's panels.
+template <class P>
+__device__ inline void load_step(std::uint32_t x, unsigned step, std::uint32_t (&b)[P::kN / 4]) {
+  const unsigned lane = threadIdx.x % 32, row = lane % 8, piece = step % 4 * 2 + lane / 8 % 2;
+  const std::uint32_t at = x + step / 4 * P::kXPanel + row * 128 + (piece ^ row) * 16;
+  if constexpr (P::kN == 8) {
+    ldmatrix_x2(b, at);
+  } else {
 #pragma unroll
-  for (unsigned step = 0; step < kSteps; ++step) {
-    codes.decode(chunk, step, a[step % 2]);
-    hold(sums);
-    wgmma_fence();
-    multiply_values(sums, a[step % 2], b + (step / 4 * (P::kXPanel >> 4) + step % 4 * 2));
-    wgmma_commit();
-    wgmma_wait_but_one();
+    for (unsigned first = 0; first < P::kN; first += 16)
+      ldmatrix_x4(b + first / 4, at + (first + lane / 16 * 8) * 128);
   }
 }
 
-// Two chunks a stage: while one is multiplied, the next one is fetched.
+// Two chunks a stage: while one is multiplied, the next one is fetched. Every warp has a chain of
+// mma.sync: it asks for nothing but its own operands, so that decoding fills its waits.
 template <class F, class P>
 __device__ inline void multiply_codes(const WideArgs& p,
                                       const WideMemory& m,
                                       WideWalk<P>& walk,
                                       const WideSlab& slab,
-                                      float (&sums)[P::kN / 2]) {
+                                      float (&sums)[P::kN / 8][4]) {
   static_assert(P::kStageChunks == 2);
   const std::uint32_t n_chunks = chunks_of(p.format.k), chunk_bytes = p.format.chunk_bytes;
   const WideCodes<F> codes{threadIdx.x % 32,
@@ -80,29 +78,36 @@ __device__ inline void multiply_codes(const WideArgs& p,
     const unsigned char* const at = m.ring + slot * m.slot_bytes + c * chunk_bytes;
     codes.fetch(at + first, at + second, to);
   };
-  std::uint32_t a[2][4] = {};
+  const auto multiply = [&](WideChunk<F>& chunk, std::uint32_t x) {
+    codes.prepare(chunk);
+#pragma unroll
+    for (unsigned step = 0; step < kSteps; ++step) {
+      std::uint32_t a[4] = {}, b[P::kN / 4];
+      load_step<P>(x, step, b);
+      codes.decode(chunk, step, a);
+#pragma unroll
+      for (unsigned nt = 0; nt < P::kN / 8; ++nt) mma_bf16(sums[nt], a, b[2 * nt], b[2 * nt + 1]);
+    }
+  };
   WideChunk<F> even, odd;
-  unsigned slot = walk.enter(), before = slot;
+  unsigned slot = walk.enter();
   fetch(slot, 0, even);
   for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += 2) {
+    const std::uint32_t x = m.at + slot * m.slot_bytes + m.x_at;
     const bool has_odd = chunk + 1 < n_chunks;
-    const std::uint64_t b = rows_of_k(m.at + slot * m.slot_bytes + m.x_at);
     if (has_odd) fetch(slot, 1, odd);
-    multiply_chunk<F, P>(codes, even, b, a, sums);
-    if (chunk > 0) walk.leave(before);
-    before = slot;
+    multiply(even, x);
+    const unsigned before = slot;
     if (chunk + 2 < n_chunks) {
       slot = walk.enter();
       fetch(slot, 0, even);
     }
-    if (has_odd) multiply_chunk<F, P>(codes, odd, b + 2 * (P::kXPanel >> 4), a, sums);
+    if (has_odd) multiply(odd, x + 2 * P::kXPanel);
+    walk.leave(before);
   }
-  wgmma_wait();
-  hold(sums);
-  walk.leave(before);
 }
 
-// A pass in which this warpgroup has nothing to multiply.
+// A pass in which this warp or its group has nothing to multiply.
 template <class P>
 __device__ inline void skip_pass(const WideArgs& p, WideWalk<P>& walk) {
   for (std::uint32_t chunk = 0; chunk < chunks_of(p.format.k); chunk += P::kStageChunks)
@@ -163,23 +168,20 @@ __device__ inline void multiply_passes(const WideArgs& p,
     const WideSlab slab(p, pass, first + threadIdx.x % kWarpgroup / 32);
     const bool has_slabs = first < (p.is_spread ? 2 * pass.n : pass.n);
     float sums[P::kN / 2] = {};
-    if (!has_slabs) {
-      skip_pass(p, walk);
-    } else if constexpr (F::kIsDense) {
-      multiply_dense<P>(p, m, walk, group, sums);
+    if constexpr (F::kIsDense) {
+      has_slabs ? multiply_dense<P>(p, m, walk, group, sums) : skip_pass(p, walk);
     } else {
-      multiply_codes<F, P>(p, m, walk, slab, sums);
+      float tiles[P::kN / 8][4] = {};
+      slab.is_there ? multiply_codes<F, P>(p, m, walk, slab, tiles) : skip_pass(p, walk);
+#pragma unroll
+      for (unsigned i = 0; i < P::kN / 2; ++i) sums[i] = tiles[i / 4][i % 4];
     }
     if (slab.is_there) store_slab<P::kN>(p, pass.first, slab, sums);
   }
 }
 
-template <class F, int kN>
-__global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, WidePlan<F, kN>::kBlocks)
-    __cluster_dims__(WidePlan<F, kN>::kCluster, 1, 1)
-        wide_kernel(const __grid_constant__ WideArgs p) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using P = WidePlan<F, kN>;
+template <class F, class P>
+__device__ inline void wide_block(const WideArgs& p) {
   extern __shared__ __align__(1024) unsigned char wide_shared[];
   const unsigned n_multiply = blockDim.x - P::kHelpers;  // threads
   const std::uint32_t begin = shared_address(wide_shared);
@@ -215,15 +217,29 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, WidePlan<F, kN>:
     bring_x<P>(p, share, m);
   }
   __syncwarp();
-  if constexpr (P::kCluster > 1)
-    sync_cluster<P::kCluster>();  // others write to this block until then
+  if constexpr (P::kCluster > 1) sync_cluster<P::kCluster>();  // others write here until then
+}
+
+template <class F, int kN>
+__global__ void __launch_bounds__(WidePlan<F, kN, 1>::kMaxThreads, 1)
+    wide_kernel(const __grid_constant__ WideArgs p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  wide_block<F, WidePlan<F, kN, 1>>(p);
+#endif
+}
+
+template <class F, int kN>
+__global__ void __launch_bounds__(WidePlan<F, kN, 2>::kMaxThreads, 1) __cluster_dims__(2, 1, 1)
+    wide_cluster_kernel(const __grid_constant__ WideArgs p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  wide_block<F, WidePlan<F, kN, 2>>(p);
 #endif
 }
 
 // pass_tiles, n_slots: what leaves room for the small kernels beside it.
-template <class F, int kN>
+template <class F, int kN, unsigned kCluster>
 void launch_wide_rows(Queue& queue, WideArgs p) {
-  using P = WidePlan<F, kN>;
+  using P = WidePlan<F, kN, kCluster>;
   const unsigned grain = !F::kIsDense && p.is_gated ? 2 : 1;
   const unsigned n_units = p.n_tiles / grain;
   unsigned n_blocks = n_units < p.n_sms ? n_units : p.n_sms;
@@ -237,7 +253,9 @@ void launch_wide_rows(Queue& queue, WideArgs p) {
   p.is_spread = !F::kIsDense && !p.is_gated && p.pass_tiles <= kGroupTiles;
   const unsigned n_slabs = p.is_spread ? 2 * p.pass_tiles : p.pass_tiles;
   const unsigned n_groups = n_slabs > kGroupTiles ? 2 : 1;
-  queue.launch_early(&wide_kernel<F, kN>, dim3(n_blocks, (p.n_rows + kN - 1) / kN),
+  void (*kernel)(WideArgs) = &wide_kernel<F, kN>;
+  if constexpr (kCluster > 1) kernel = &wide_cluster_kernel<F, kN>;
+  queue.launch_early(kernel, dim3(n_blocks, (p.n_rows + kN - 1) / kN),
                      n_groups * kWarpgroup + P::kHelpers,
                      kWideRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes + kReadBehind, p);
 }
@@ -247,11 +265,13 @@ void launch_wide_format(Queue& queue, const WideArgs& p) {
   using F = Format<kCode, kScale, kHasBias>;
   switch (wide_rows(p.n_rows)) {
     case 8:
-      return launch_wide_rows<F, 8>(queue, p);
+      return launch_wide_rows<F, 8, 1>(queue, p);
     case 16:
-      return launch_wide_rows<F, 16>(queue, p);
+      return launch_wide_rows<F, 16, 1>(queue, p);
     default:
-      return launch_wide_rows<F, 64>(queue, p);
+      if constexpr (F::kIsDense)
+        if (std::getenv("KVASIR_CLUSTER")) return launch_wide_rows<F, 64, 2>(queue, p);
+      return launch_wide_rows<F, 64, 1>(queue, p);
   }
 }
 

@@ -18,20 +18,17 @@ constexpr unsigned kWarpgroup = 128, kGroupTiles = 4;
 // Dense tiles are read as 64 rows even where fewer are there: so much lies behind the last slot.
 constexpr unsigned kReadBehind = 6144;
 
-template <class F, int kNOf>
+// kClusterOf: blocks of a cluster, which bring x for each other.
+template <class F, int kNOf, unsigned kClusterOf>
 struct WidePlan {
   static constexpr unsigned kN = kNOf;  // rows of x
-  // Blocks of a cluster, which bring x for each other: where it is as much as the weights.
-  static constexpr unsigned kCluster = kN > 16 ? 2 : 1;
+  static constexpr unsigned kCluster = kClusterOf;
   static constexpr unsigned kStageChunks = F::kIsDense ? 1 : 2, kStagePanels = 2 * kStageChunks;
   static constexpr unsigned kWeightThreads = F::kIsDense ? 128 : 32;
   static constexpr unsigned kHelpers = kWeightThreads + 32;
-  // Blocks on one multiprocessor: the next product's brings weights while this one's ends. Few
-  // rows of x pass again and again at little cost, so that dense passes may be short.
-  static constexpr unsigned kBlocks = kN <= 16 && (F::kIsDense || F::kIsPacked) ? 2 : 1;
-  static constexpr unsigned kPassTiles = F::kIsDense && kBlocks > 1 ? kGroupTiles : 2 * kGroupTiles;
-  static constexpr unsigned kMaxThreads = kPassTiles / kGroupTiles * kWarpgroup + kHelpers;
-  static constexpr unsigned kRoom = (kBlocks > 1 ? 96u : 216u) << 10;  // of slots
+  static constexpr unsigned kPassTiles = 2 * kGroupTiles;
+  static constexpr unsigned kMaxThreads = 2 * kWarpgroup + kHelpers;
+  static constexpr unsigned kRoom = 200u << 10;  // of slots: small kernels find room beside it
   static constexpr unsigned kXPanel = kN * 128;  // 64 elements of K of all rows
   __host__ __device__ static unsigned weight_bytes(unsigned pass_tiles, unsigned chunk_bytes) {
     return F::kIsDense ? pass_tiles * 4096
