@@ -12,7 +12,7 @@ namespace kvasir::backend::cuda {
 constexpr std::size_t kPartBytes = std::size_t{256} << 20;  // rows beyond wait their turn
 // CudaDevice::workspace: partial results, their maxima and sums; counters, which launches leave as
 // they find them: zero.
-enum AttentionSlot : int { kPartOut = 0, kPartMl = 1, kArrivals = 2 };
+enum AttentionSlot : int { kPartOut = 0, kPartMl = 1, kArrivals = 10 };
 constexpr float kLog2OfE = 1.44269504f;
 
 // The most new tokens of any row of few, of any other; 0: there is none. Powers of two.

@@ -96,7 +96,7 @@ class CudaDevice final : public ops::Device {
   }
 
  private:
-  static constexpr int kWorkspaces = 10;
+  static constexpr int kWorkspaces = 11;
   std::byte* workspace_bytes(int slot, std::size_t size_bytes) noexcept;
   const std::byte* stage_bytes(std::span<const std::byte> bytes) noexcept;
   Staging::Place reserve(std::size_t size_bytes, const void* key, std::size_t key_size) noexcept;
