@@ -2,7 +2,6 @@
 #include "backend/cuda/device/wide.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "backend/cuda/detail/products.h"
 
@@ -36,7 +35,7 @@ WideArgs arguments(CudaDevice& device,
   }
   args.format = matrix_of(parts[0].weight).weight;
   Products& products = device.products();
-  if (!std::getenv("KVASIR_NO_ROWS") && x.n_rows <= kUnroundedRows && is_whole_pieces(x, args.format.n_in) &&
+  if (x.n_rows <= kUnroundedRows && is_whole_pieces(x, args.format.n_in) &&
       !products.is_converted(x, args.format.k, Products::kWideTiles)) {
     args.x_rows = x.data;
     args.x_stride = x.stride;

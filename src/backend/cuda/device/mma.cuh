@@ -114,59 +114,6 @@ __device__ inline void copy_run(std::uint32_t to,
       copy16(to + i, static_cast<const char*>(from) + i);
   }
 }
-// The same between blocks of a cluster of kCluster blocks (sm_90): the copy goes to this place in
-// each, and counts at each one's barrier; arrivals come from any.
-template <unsigned kCluster>
-__device__ inline void copy_run_cluster(std::uint32_t to,
-                                        const void* from,
-                                        std::uint32_t n_bytes,
-                                        std::uint32_t barrier) {
-  if constexpr (kCluster == 1 || !kHasBulkCopies) {
-    copy_run(to, from, n_bytes, barrier);
-  } else {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1], %2, [%3], %4;" ::"r"(to),
-        "l"(from), "r"(n_bytes), "r"(barrier),
-        "h"(static_cast<unsigned short>((1u << kCluster) - 1))
-        : "memory");
-  }
-}
-template <unsigned kCluster>
-__device__ inline void barrier_wait_cluster(std::uint32_t barrier, unsigned parity) {
-  if constexpr (kCluster == 1 || !kHasBulkCopies) {
-    barrier_wait(barrier, parity);
-  } else {
-    asm volatile(
-        "{.reg .pred done;\n"
-        "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;}" ::"r"(barrier),
-        "r"(parity)
-        : "memory");
-  }
-}
-__device__ inline void barrier_arrive_at(std::uint32_t barrier, unsigned rank) {
-  if constexpr (kHasBulkCopies) {
-    asm volatile(
-        "{.reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier),
-        "r"(rank)
-        : "memory");
-  }
-}
-// All threads of the cluster's blocks.
-template <unsigned kCluster>
-__device__ inline void sync_cluster() {
-  if constexpr (kCluster == 1 || !kHasBulkCopies) {
-    __syncthreads();
-  } else {
-    asm volatile(
-        "barrier.cluster.arrive.release.aligned;\n"
-        "barrier.cluster.wait.acquire.aligned;" ::
-            : "memory");
-  }
-}
 __device__ inline void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 __device__ inline void zero16(std::uint32_t to) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");

@@ -4,8 +4,6 @@
 // the kernels ahead have ended.
 #pragma once
 
-#include <cstdlib>
-
 #include "backend/cuda/device/activation.cuh"
 #include "backend/cuda/device/wide_codes.cuh"
 #include "backend/cuda/device/wide_ring.cuh"
@@ -15,7 +13,7 @@ namespace kvasir::backend::cuda {
 template <class P>
 __device__ inline void multiply_dense(const WideArgs& p,
                                       const WideMemory& m,
-                                      WideWalk<P>& walk,
+                                      WideWalk& walk,
                                       unsigned group,
                                       float (&sums)[P::kN / 2]) {
   const std::uint32_t n_stages = chunks_of(p.format.k), panel = p.pass_tiles * 2048;
@@ -61,7 +59,7 @@ __device__ inline void load_step(std::uint32_t x, unsigned step, std::uint32_t (
 template <class F, class P>
 __device__ inline void multiply_codes(const WideArgs& p,
                                       const WideMemory& m,
-                                      WideWalk<P>& walk,
+                                      WideWalk& walk,
                                       const WideSlab& slab,
                                       float (&sums)[P::kN / 8][4]) {
   static_assert(P::kStageChunks == 2);
@@ -109,7 +107,7 @@ __device__ inline void multiply_codes(const WideArgs& p,
 
 // A pass in which this warp or its group has nothing to multiply.
 template <class P>
-__device__ inline void skip_pass(const WideArgs& p, WideWalk<P>& walk) {
+__device__ inline void skip_pass(const WideArgs& p, WideWalk& walk) {
   for (std::uint32_t chunk = 0; chunk < chunks_of(p.format.k); chunk += P::kStageChunks)
     walk.leave(walk.enter());
 }
@@ -161,7 +159,7 @@ __device__ inline void multiply_passes(const WideArgs& p,
                                        const WideShare& share,
                                        const WideMemory& m,
                                        unsigned group) {
-  WideWalk<P> walk{m, {p.n_slots}};
+  WideWalk walk{m, {p.n_slots}};
   for (std::uint32_t i = 0; i < share.n_passes; ++i) {
     const WideShare::Pass pass = share.pass(i);
     const unsigned first = group * kGroupTiles;
@@ -169,10 +167,10 @@ __device__ inline void multiply_passes(const WideArgs& p,
     const bool has_slabs = first < (p.is_spread ? 2 * pass.n : pass.n);
     float sums[P::kN / 2] = {};
     if constexpr (F::kIsDense) {
-      has_slabs ? multiply_dense<P>(p, m, walk, group, sums) : skip_pass(p, walk);
+      has_slabs ? multiply_dense<P>(p, m, walk, group, sums) : skip_pass<P>(p, walk);
     } else {
       float tiles[P::kN / 8][4] = {};
-      slab.is_there ? multiply_codes<F, P>(p, m, walk, slab, tiles) : skip_pass(p, walk);
+      slab.is_there ? multiply_codes<F, P>(p, m, walk, slab, tiles) : skip_pass<P>(p, walk);
 #pragma unroll
       for (unsigned i = 0; i < P::kN / 2; ++i) sums[i] = tiles[i / 4][i % 4];
     }
@@ -180,8 +178,11 @@ __device__ inline void multiply_passes(const WideArgs& p,
   }
 }
 
-template <class F, class P>
-__device__ inline void wide_block(const WideArgs& p) {
+template <class F, int kN>
+__global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
+    wide_kernel(const __grid_constant__ WideArgs p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using P = WidePlan<F, kN>;
   extern __shared__ __align__(1024) unsigned char wide_shared[];
   const unsigned n_multiply = blockDim.x - P::kHelpers;  // threads
   const std::uint32_t begin = shared_address(wide_shared);
@@ -193,13 +194,11 @@ __device__ inline void wide_block(const WideArgs& p) {
     for (unsigned i = 0; i < p.n_slots; ++i) {
       barrier_init(m.full(i), (F::kIsDense ? P::kWeightThreads : 1) + 1);
       barrier_init(m.empty(i), n_multiply / 32);
-      barrier_init(m.x_empty(i), P::kCluster * n_multiply / 32);
     }
     barriers_are_initialised();
     let_next_start();
   }
-  __syncwarp();
-  sync_cluster<P::kCluster>();
+  __syncthreads();
   const WideShare share(p, !F::kIsDense && p.is_gated);
   // One value a warp, which the compiler sees: descriptors are made of it.
   const unsigned group = __shfl_sync(0xffffffffu, threadIdx.x / kWarpgroup, 0);
@@ -216,34 +215,16 @@ __device__ inline void wide_block(const WideArgs& p) {
   } else {
     bring_x<P>(p, share, m);
   }
-  __syncwarp();
-  if constexpr (P::kCluster > 1) sync_cluster<P::kCluster>();  // others write here until then
-}
-
-template <class F, int kN>
-__global__ void __launch_bounds__(WidePlan<F, kN, 1>::kMaxThreads, 1)
-    wide_kernel(const __grid_constant__ WideArgs p) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  wide_block<F, WidePlan<F, kN, 1>>(p);
-#endif
-}
-
-template <class F, int kN>
-__global__ void __launch_bounds__(WidePlan<F, kN, 2>::kMaxThreads, 1) __cluster_dims__(2, 1, 1)
-    wide_cluster_kernel(const __grid_constant__ WideArgs p) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  wide_block<F, WidePlan<F, kN, 2>>(p);
 #endif
 }
 
 // pass_tiles, n_slots: what leaves room for the small kernels beside it.
-template <class F, int kN, unsigned kCluster>
+template <class F, int kN>
 void launch_wide_rows(Queue& queue, WideArgs p) {
-  using P = WidePlan<F, kN, kCluster>;
+  using P = WidePlan<F, kN>;
   const unsigned grain = !F::kIsDense && p.is_gated ? 2 : 1;
   const unsigned n_units = p.n_tiles / grain;
-  unsigned n_blocks = n_units < p.n_sms ? n_units : p.n_sms;
-  n_blocks = n_blocks < P::kCluster ? P::kCluster : n_blocks / P::kCluster * P::kCluster;
+  const unsigned n_blocks = n_units < p.n_sms ? n_units : p.n_sms;
   const unsigned most = (n_units + n_blocks - 1) / n_blocks * grain;  // tiles of a block
   p.n_passes = (most + P::kPassTiles - 1) / P::kPassTiles;
   p.pass_tiles = ((most / grain + p.n_passes - 1) / p.n_passes) * grain;
@@ -253,9 +234,7 @@ void launch_wide_rows(Queue& queue, WideArgs p) {
   p.is_spread = !F::kIsDense && !p.is_gated && p.pass_tiles <= kGroupTiles;
   const unsigned n_slabs = p.is_spread ? 2 * p.pass_tiles : p.pass_tiles;
   const unsigned n_groups = n_slabs > kGroupTiles ? 2 : 1;
-  void (*kernel)(WideArgs) = &wide_kernel<F, kN>;
-  if constexpr (kCluster > 1) kernel = &wide_cluster_kernel<F, kN>;
-  queue.launch_early(kernel, dim3(n_blocks, (p.n_rows + kN - 1) / kN),
+  queue.launch_early(&wide_kernel<F, kN>, dim3(n_blocks, (p.n_rows + kN - 1) / kN),
                      n_groups * kWarpgroup + P::kHelpers,
                      kWideRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes + kReadBehind, p);
 }
@@ -265,13 +244,11 @@ void launch_wide_format(Queue& queue, const WideArgs& p) {
   using F = Format<kCode, kScale, kHasBias>;
   switch (wide_rows(p.n_rows)) {
     case 8:
-      return launch_wide_rows<F, 8, 1>(queue, p);
+      return launch_wide_rows<F, 8>(queue, p);
     case 16:
-      return launch_wide_rows<F, 16, 1>(queue, p);
+      return launch_wide_rows<F, 16>(queue, p);
     default:
-      if constexpr (F::kIsDense)
-        if (std::getenv("KVASIR_CLUSTER")) return launch_wide_rows<F, 64, 2>(queue, p);
-      return launch_wide_rows<F, 64, 1>(queue, p);
+      return launch_wide_rows<F, 64>(queue, p);
   }
 }
 

@@ -11,18 +11,15 @@
 
 namespace kvasir::backend::cuda {
 
-// Shared memory: barriers of slots that are full, whose weights are empty, whose x is, and slots.
-constexpr unsigned kWideSlots = 32, kWideEmptyAt = 8 * kWideSlots, kWideXEmptyAt = 16 * kWideSlots,
-                   kWideRingAt = 24 * kWideSlots;
+// Shared memory: barriers of slots that are full, that are empty, and slots.
+constexpr unsigned kWideSlots = 32, kWideEmptyAt = 8 * kWideSlots, kWideRingAt = 16 * kWideSlots;
 constexpr unsigned kWarpgroup = 128, kGroupTiles = 4;
 // Dense tiles are read as 64 rows even where fewer are there: so much lies behind the last slot.
 constexpr unsigned kReadBehind = 6144;
 
-// kClusterOf: blocks of a cluster, which bring x for each other.
-template <class F, int kNOf, unsigned kClusterOf>
+template <class F, int kNOf>
 struct WidePlan {
   static constexpr unsigned kN = kNOf;  // rows of x
-  static constexpr unsigned kCluster = kClusterOf;
   static constexpr unsigned kStageChunks = F::kIsDense ? 1 : 2, kStagePanels = 2 * kStageChunks;
   static constexpr unsigned kWeightThreads = F::kIsDense ? 128 : 32;
   static constexpr unsigned kHelpers = kWeightThreads + 32;
@@ -74,9 +71,6 @@ struct WideMemory {
   std::uint32_t slot_bytes, x_at;
   __device__ std::uint32_t full(unsigned slot) const { return barriers + 8 * slot; }
   __device__ std::uint32_t empty(unsigned slot) const { return barriers + kWideEmptyAt + 8 * slot; }
-  __device__ std::uint32_t x_empty(unsigned slot) const {
-    return barriers + kWideXEmptyAt + 8 * slot;
-  }
 };
 
 __device__ inline const WidePart& part_of(const WideArgs& p, std::uint32_t tile) {
@@ -159,14 +153,12 @@ __device__ inline void bring_codes(const WideArgs& p, const WideShare& share, co
 }
 
 // By one thread: panels of 64 elements of K, of the rows that are there, as convert_wide lays them
-// out. In a cluster each block brings its share of a stage's panels to both. What lies in places of
-// other rows shows in no row's results.
+// out. What lies in places of other rows shows in no row's results.
 template <class P>
 __device__ inline void bring_x(const WideArgs& p, const WideShare& share, const WideMemory& m) {
   if (threadIdx.x % 32 > 0) return;
   const std::uint32_t n_chunks = chunks_of(p.format.k), row0 = blockIdx.y * P::kN;
   const std::uint32_t bytes = min(p.n_rows - row0, P::kN) * 128;
-  const unsigned rank = P::kCluster > 1 ? blockIdx.x % P::kCluster : 0;
   const auto* const from =
       static_cast<const unsigned char*>(p.x) + std::size_t{blockIdx.y} * 2 * n_chunks * P::kXPanel;
   WideTurn turn{p.n_slots};
@@ -175,15 +167,13 @@ __device__ inline void bring_x(const WideArgs& p, const WideShare& share, const 
     for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += P::kStageChunks, turn.next()) {
       const std::uint32_t to = m.at + turn.slot * m.slot_bytes + m.x_at, full = m.full(turn.slot);
       const unsigned n_panels = 2 * min(P::kStageChunks, n_chunks - chunk);
-      barrier_wait_cluster<P::kCluster>(P::kCluster > 1 ? m.x_empty(turn.slot) : m.empty(turn.slot),
-                                        turn.parity ^ 1);
+      barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
       barrier_arrive_after_runs(full, n_panels * bytes);
 #pragma unroll
-      for (unsigned panel = 0; panel < P::kStagePanels; ++panel) {
-        if (panel >= n_panels || panel % P::kCluster != rank) continue;
-        const unsigned char* const at = from + std::size_t{2 * chunk + panel} * P::kXPanel;
-        copy_run_cluster<P::kCluster>(to + panel * P::kXPanel, at, bytes, full);
-      }
+      for (unsigned panel = 0; panel < P::kStagePanels; ++panel)
+        if (panel < n_panels)
+          copy_run(to + panel * P::kXPanel, from + std::size_t{2 * chunk + panel} * P::kXPanel,
+                   bytes, full);
     }
   }
 }
@@ -241,7 +231,6 @@ __device__ inline void bring_rows(const WideArgs& p, const WideShare& share, con
 }
 
 // Stages as a warpgroup walks them.
-template <class P>
 struct WideWalk {
   const WideMemory& m;
   WideTurn turn;
@@ -249,16 +238,14 @@ struct WideWalk {
   // The next stage's slot, when it is full.
   __device__ unsigned enter() {
     const unsigned slot = turn.slot;
-    barrier_wait_cluster<P::kCluster>(m.full(slot), turn.parity);
+    barrier_wait(m.full(slot), turn.parity);
     turn.next();
     return slot;
   }
   // Its products have ended.
   __device__ void leave(unsigned slot) {
-    const unsigned lane = threadIdx.x % 32;
     __syncwarp();
-    if (lane == 0) barrier_arrive(m.empty(slot));
-    if (P::kCluster > 1 && lane < P::kCluster) barrier_arrive_at(m.x_empty(slot), lane);
+    if (threadIdx.x % 32 == 0) barrier_arrive(m.empty(slot));
   }
 };
 
