@@ -24,6 +24,6 @@ std::string isa_names();                       // for help texts: "auto, portabl
 
 // Whether this CPU and system run the kernels of an instruction set.
 bool cpu_supports(Isa isa) noexcept;
-Isa widest_isa() noexcept;
+Isa widest_isa() noexcept;  // avx512bf16 only where it is faster than avx512
 
 }  // namespace kvasir::backend::cpu

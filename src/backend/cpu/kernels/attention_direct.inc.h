@@ -1,4 +1,4 @@
-// Few queries on whole tiles of bf16 keys and values: operands go from the rows straight into the
+// A lone query on tiles of bf16 keys and values: operands go from the rows straight into the
 // products, and no tile is unpacked into memory. The same steps and bits as attention.inc.h.
 
 namespace kvasir::backend::cpu {
@@ -6,20 +6,21 @@ namespace {
 
 constexpr int kDirectPairs = 4;
 
-// One side of a tile, 64 rows behind each other; the lines of what is read after it are asked for
-// on the way: of the tile's values while its keys are walked, of the next tile's keys while its
-// values are.
+// One side of a tile, 64 rows behind each other, of which `seen` count; the lines of what is read
+// after it are asked for on the way: of the tile's values while its keys are walked, of the next
+// tile's keys while its values are.
 struct DirectRows {
   const std::uint8_t* at;
   std::size_t row_bytes;
   const std::uint8_t* next;  // or null
+  KeyRange seen;
 
   inline __attribute__((always_inline)) void ask(std::size_t offset) const {
     if (next) prefetch(next + offset);
   }
 };
 
-// p[pair][key] = q · k for Q pairs.
+// p[pair][key] = q · k for Q pairs; sixteen keys of which none is seen are left out.
 template <int Q>
 inline void score_directly(const AttentionJob& job,
                            const AttentionScratch& s,
@@ -27,7 +28,7 @@ inline void score_directly(const AttentionJob& job,
                            std::size_t pair) {
   const float* const q = s.q + pair * s.v_stride;
   const U32x16 odd_mask = set1_u(0xffff0000u);
-  for (std::size_t j = 0; j < kTileKeys; j += 16) {
+  for (std::size_t j = keys.seen.begin / 16 * 16; j < keys.seen.end; j += 16) {
     F32x16 sums[Q];
 #pragma GCC unroll 4
     for (int i = 0; i < Q; ++i) sums[i] = zero();
@@ -62,6 +63,25 @@ inline void score_directly(const AttentionJob& job,
   }
 }
 
+// chain += p · v of one key, N vectors of d, Q pairs.
+template <int Q, int N>
+inline __attribute__((always_inline)) void weigh_row(const DirectRows& values,
+                                                     const float* p,
+                                                     std::size_t key,
+                                                     std::size_t d,
+                                                     F32x16 (&chain)[Q][N]) {
+  const std::size_t at = key * values.row_bytes + 2 * d;
+  const auto* const row = reinterpret_cast<const std::uint16_t*>(values.at + at);
+#pragma GCC unroll 4
+  for (std::size_t n = 0; n < N; ++n) {
+    if (n % 2 == 0) values.ask(at + 32 * n);
+    const F32x16 value = load_bf16(row + 16 * n);
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < Q; ++i)
+      chain[i][n] = fma(value, set1(p[i * kTileKeys + key]), chain[i][n]);
+  }
+}
+
 // The tile's output of columns [d, d + 16 N) for Q pairs, merged into the running one.
 template <int Q, int N>
 inline void weigh_directly(const AttentionScratch& s,
@@ -77,36 +97,27 @@ inline void weigh_directly(const AttentionScratch& s,
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) sums[i][n] = zero();
   }
-  for (std::size_t step = 0; step < kTileKeys; step += kStep) {
-    F32x16 chain[2][Q][N];
-#pragma GCC unroll 2
-    for (int parity = 0; parity < 2; ++parity) {
-#pragma GCC unroll 4
-      for (int i = 0; i < Q; ++i) {
-#pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) chain[parity][i][n] = zero();
-      }
-    }
-    for (std::size_t key = step; key < step + kStep; key += 2) {
-#pragma GCC unroll 2
-      for (std::size_t parity = 0; parity < 2; ++parity) {
-        const std::size_t at = (key + parity) * values.row_bytes + 2 * d;
-        const auto* const row = reinterpret_cast<const std::uint16_t*>(values.at + at);
-#pragma GCC unroll 4
-        for (std::size_t n = 0; n < N; ++n) {
-          if (n % 2 == 0) values.ask(at + 32 * n);
-          const F32x16 value = load_bf16(row + 16 * n);
-#pragma GCC unroll 4
-          for (std::size_t i = 0; i < Q; ++i)
-            chain[parity][i][n] =
-                fma(value, set1(p[i * kTileKeys + key + parity]), chain[parity][i][n]);
-        }
-      }
-    }
+  for (std::uint32_t step = 0; step < kTileKeys; step += kStep) {
+    const std::uint32_t begin = values.seen.begin > step ? values.seen.begin : step,
+                        end = values.seen.end < step + kStep ? values.seen.end : step + kStep;
+    if (begin >= end) continue;
+    F32x16 even[Q][N], odd[Q][N];
 #pragma GCC unroll 4
     for (int i = 0; i < Q; ++i) {
 #pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) sums[i][n] = add(sums[i][n], add(chain[0][i][n], chain[1][i][n]));
+      for (int n = 0; n < N; ++n) even[i][n] = odd[i][n] = zero();
+    }
+    std::uint32_t key = begin;
+    if (key % 2 == 1) weigh_row<Q, N>(values, p, key++, d, odd);
+    for (; key + 1 < end; key += 2) {
+      weigh_row<Q, N>(values, p, key, d, even);
+      weigh_row<Q, N>(values, p, key + 1, d, odd);
+    }
+    if (key < end) weigh_row<Q, N>(values, p, key, d, even);
+#pragma GCC unroll 4
+    for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) sums[i][n] = add(sums[i][n], add(even[i][n], odd[i][n]));
     }
   }
 #pragma GCC unroll 4
@@ -127,7 +138,7 @@ inline void attend_pairs_directly(const AttentionJob& job,
   float keep[Q], gain[Q];
   score_directly<Q>(job, s, keys, pair);
   for (std::size_t i = 0; i < Q; ++i)
-    merge(s, pair + i, soften(job, /*rounds=*/true, s.p + (pair + i) * kTileKeys, {0, kTileKeys}),
+    merge(s, pair + i, soften(job, /*rounds=*/true, s.p + (pair + i) * kTileKeys, keys.seen),
           keep + i, gain + i);
   constexpr int kAcross = Q <= 3 ? 4 : 2;  // vectors of d that registers hold
   std::size_t d = 0;
@@ -136,14 +147,10 @@ inline void attend_pairs_directly(const AttentionJob& job,
   for (; d < job.head_dim; d += 32) weigh_directly<Q, 2>(s, values, pair, d, keep, gain);
 }
 
-// Whether a tile of the item can be attended so: all of it seen by the item's one query.
-inline bool suits_direct(const AttentionJob& job,
-                         const AttentionItem& item,
-                         std::uint32_t tile,
-                         KeyRange keys) {
+inline bool suits_direct(const AttentionJob& job, const AttentionItem& item) {
   return kFusesKvCodes && rounds_operands(job) && item.n_queries == 1 &&
          job.queries_per_kv <= kFewPairs && job.head_dim % kStep == 0 &&
-         job.block_tokens % kTileKeys == 0 && keys.begin <= tile && tile + kTileKeys <= keys.end;
+         job.block_tokens % kTileKeys == 0;
 }
 
 // `end`: of the keys that the item walks.
@@ -151,12 +158,14 @@ inline void attend_tile_directly(const AttentionJob& job,
                                  const AttentionItem& item,
                                  AttentionScratch& s,
                                  std::uint32_t tile,
+                                 KeyRange keys_of_item,
                                  std::uint32_t end) {
   const std::size_t n = job.queries_per_kv, row_bytes = std::size_t{job.head_dim} * 2;
   const std::uint32_t after = tile + kTileKeys;
+  const KeyRange seen = inside(keys_of_item, tile);
   const DirectRows values{key_row(job, item, job.v, tile), row_bytes,
-                          after < end ? key_row(job, item, job.k, after) : nullptr};
-  const DirectRows keys{key_row(job, item, job.k, tile), row_bytes, values.at};
+                          after < end ? key_row(job, item, job.k, after) : nullptr, seen};
+  const DirectRows keys{key_row(job, item, job.k, tile), row_bytes, values.at, seen};
   for (std::size_t pair = 0; pair < n;) {
     const std::size_t left = n - pair, now = left > kDirectPairs ? (left + 1) / 2 : left;
     if (now == 4) attend_pairs_directly<4>(job, s, keys, values, pair);
@@ -192,14 +201,16 @@ void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scr
   const std::size_t n_pairs = std::size_t{item.n_queries} * job.queries_per_kv;
   AttentionScratch s = lay_out(job, n_pairs, scratch);
   start(job, item, s);
-  for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
+  const bool directly = suits_direct(job, item);
+  for (std::size_t i = 0; i < kTileKeys * s.v_stride && !directly; i += 16)
+    store(s.values + i, zero());
   const KeyRange keys = visible(job, item);
   std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
   float* partial = item.partials;
   if (partial) start_part(item, s, n_pairs, &begin, &end);
   for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
-    if (suits_direct(job, item, tile, keys)) {
-      attend_tile_directly(job, item, s, tile, end);
+    if (directly) {
+      attend_tile_directly(job, item, s, tile, keys, end);
     } else {
       attend_tile(job, item, s, tile, keys, end);
     }
