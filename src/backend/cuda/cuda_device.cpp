@@ -71,8 +71,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::make(const CudaOptions& options)
   device->label_ = "cuda-" + std::string(facts.name);
   device->n_multiprocessors_ = facts.multiProcessorCount;
   device->list_.use_graphs(options.use_graphs);
-  if (const cudaError_t error = cudaSetDevice(ordinal))
-    return device_error("cudaSetDevice", error);
+  if (const cudaError_t error = cudaSetDevice(ordinal)) return device_error("cudaSetDevice", error);
   if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking))
     return device_error("cudaStreamCreate", error);
   device->list_.set_stream(device->stream_);

@@ -112,7 +112,8 @@ double worst_error(const std::vector<PromptLogits>& a, const std::vector<PromptL
 }
 
 Result<std::unique_ptr<ops::Device>> make_cpu(const GoldenOptions& options) {
-  return make_device(Backend::cpu, options.n_threads, options.isa, {.activations = options.activations});
+  return make_device(Backend::cpu, options.n_threads, options.isa,
+                     {.activations = options.activations});
 }
 
 Result<std::unique_ptr<ops::Device>> make_mirror(const GoldenOptions& options) {

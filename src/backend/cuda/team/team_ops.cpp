@@ -305,6 +305,6 @@ const ops::OpTable kTeamOps{.embed = &by_everybody<&T::embed>,
                             .gated_linear = &team::gated_linear,
                             .add_norm = &by_everybody<&T::add_norm>,
                             .query_key = &team::query_key,
-                                .pick = &by_everybody<&T::pick>};
+                            .pick = &by_everybody<&T::pick>};
 
 }  // namespace kvasir::backend::cuda
