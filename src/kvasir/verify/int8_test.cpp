@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Bits, Int8Model, testing::Values("4", "8"), [](const au
 
 TEST_P(Int8Model, EveryProductEqualsTheMirrorsAndFaultsAreNoticed) {
   checkpoint("llama");
-  checkpoint("qwen3_5-moe");
+  checkpoint("qwen3-moe");
   const GoldenOptions options{.folder = root_,
                               .only = {},
                               .backend = Backend::cpu,
@@ -90,7 +90,7 @@ TEST_P(Int8Model, SameBitsWhateverHappensAroundARequest) {
 
 // A mixture too: experts take 8-bit rows, the router does not.
 TEST_P(Int8Model, InstructionSetsGiveOneSetOfLogits) {
-  for (const char* name : {"llama", "qwen3_5-moe"}) {
+  for (const char* name : {"llama", "qwen3-moe"}) {
     const fs::path model = checkpoint(name);
     const auto expected = logits(model, Backend::cpu, "portable", "int8");
     for (const auto isa : backend::cpu::kIsas) {
