@@ -58,4 +58,9 @@ void query_key_composed(Device& device, const QueryKeyArgs& a) noexcept {
   device.ops().kv_append(device, {.k = a.k, .v = a.v, .kv = a.kv});
 }
 
+void prepared_attention_composed(Device& device, const PreparedAttentionArgs& a) noexcept {
+  device.ops().query_key(device, a.prepare);
+  device.ops().attention(device, a.attend);
+}
+
 }  // namespace kvasir::ops

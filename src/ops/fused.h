@@ -72,10 +72,18 @@ struct QueryKeyArgs {
   KvLayerView kv;
 };
 
+// query_key, then attention of its q to its keys and values. What is in q and k afterwards is left
+// open.
+struct PreparedAttentionArgs {
+  QueryKeyArgs prepare;
+  AttentionArgs attend;  // q and kv: prepare's
+};
+
 void linear_group_composed(Device& device, const LinearGroupArgs& args) noexcept;
 void gated_linear_composed(Device& device, const GatedLinearArgs& args) noexcept;
 void gated_mlp_composed(Device& device, const GatedMlpArgs& args) noexcept;
 void add_norm_composed(Device& device, const AddNormArgs& args) noexcept;
 void query_key_composed(Device& device, const QueryKeyArgs& args) noexcept;
+void prepared_attention_composed(Device& device, const PreparedAttentionArgs& args) noexcept;
 
 }  // namespace kvasir::ops

@@ -56,6 +56,7 @@ struct OpTable {
   Op<GatedMlpArgs> gated_mlp = gated_mlp_composed;
   Op<AddNormArgs> add_norm = add_norm_composed;
   Op<QueryKeyArgs> query_key = query_key_composed;
+  Op<PreparedAttentionArgs> prepared_attention = prepared_attention_composed;
   Op<PickArgs> pick = nullptr;
 };
 

@@ -43,6 +43,7 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .gated_mlp = &gated_mlp,
                             .add_norm = &add_norm,
                             .query_key = &query_key,
+                            .prepared_attention = &prepared_attention,
                             .pick = &pick};
 
 void free_device(void*, std::byte* data, std::size_t) noexcept { cudaFree(data); }

@@ -5,22 +5,11 @@
 
 #include "backend/cuda/detail/kv_args.h"
 #include "backend/cuda/detail/products.h"
+#include "backend/cuda/detail/query_key.h"
 #include "backend/cuda/device/elementwise.h"
 
 namespace kvasir::backend::cuda {
 namespace {
-
-// Norms of heads or none, exact rows, a grid's y for every token.
-bool is_plain(const ops::QueryKeyArgs& a) noexcept {
-  constexpr std::uint32_t kMostTokens = 65535, kLongestHead = 512;
-  const auto is_of_head = [&](const float* norm, std::uint32_t group) {
-    return norm == nullptr || group == a.head_dim;
-  };
-  return is_of_head(a.q_norm, a.q_group) && is_of_head(a.k_norm, a.k_group) &&
-         a.head_dim <= kLongestHead && a.q.n_rows <= kMostTokens &&
-         std::none_of(a.kv.rows.begin(), a.kv.rows.end(),
-                      [](const KvRowView& row) { return row.is_encoded; });
-}
 
 // Few rows: the activation ends the products of gate and up. Many: it also rounds its result. Of a
 // result that only products read, the rounded one will do.
@@ -80,27 +69,42 @@ void gated_mlp(ops::Device& device, const ops::GatedMlpArgs& a) noexcept {
                   .out = a.out});
 }
 
+bool is_plain(const ops::QueryKeyArgs& a) noexcept {
+  constexpr std::uint32_t kMostTokens = 65535, kLongestHead = 512;
+  const auto is_of_head = [&](const float* norm, std::uint32_t group) {
+    return norm == nullptr || group == a.head_dim;
+  };
+  return is_of_head(a.q_norm, a.q_group) && is_of_head(a.k_norm, a.k_group) &&
+         a.head_dim <= kLongestHead && a.q.n_rows <= kMostTokens &&
+         std::none_of(a.kv.rows.begin(), a.kv.rows.end(),
+                      [](const KvRowView& row) { return row.is_encoded; });
+}
+
+QueryKeyParams query_key_params(CudaDevice& cuda, const ops::QueryKeyArgs& a) noexcept {
+  const auto rows = cuda.rows_of(a.kv.rows, a.kv.block_tokens, a.q.n_rows);
+  return {.q = mat_of(a.q),
+          .k = mat_of(a.k),
+          .v = mat_of(a.v),
+          .q_norm = a.q_norm,
+          .k_norm = a.k_norm,
+          .positions = a.n_pairs > 0 ? cuda.stage(a.positions) : nullptr,
+          .cos = a.cos,
+          .sin = a.sin,
+          .keys = a.kv.k,
+          .values = a.kv.v,
+          .rows = rows.view,
+          .head_dim = a.head_dim,
+          .n_pairs = a.n_pairs,
+          .interleaved = a.interleaved ? 1u : 0u,
+          .block_tokens = a.kv.block_tokens,
+          .eps = a.eps,
+          .type = type_of(a.kv.type)};
+}
+
 void query_key(ops::Device& device, const ops::QueryKeyArgs& a) noexcept {
   if (!is_plain(a)) return ops::query_key_composed(device, a);
   CudaDevice& cuda = cuda_of(device);
-  const auto rows = cuda.rows_of(a.kv.rows, a.kv.block_tokens, a.q.n_rows);
-  launch_query_key(cuda.queue(), {.q = mat_of(a.q),
-                                  .k = mat_of(a.k),
-                                  .v = mat_of(a.v),
-                                  .q_norm = a.q_norm,
-                                  .k_norm = a.k_norm,
-                                  .positions = a.n_pairs > 0 ? cuda.stage(a.positions) : nullptr,
-                                  .cos = a.cos,
-                                  .sin = a.sin,
-                                  .keys = a.kv.k,
-                                  .values = a.kv.v,
-                                  .rows = rows.view,
-                                  .head_dim = a.head_dim,
-                                  .n_pairs = a.n_pairs,
-                                  .interleaved = a.interleaved ? 1u : 0u,
-                                  .block_tokens = a.kv.block_tokens,
-                                  .eps = a.eps,
-                                  .type = type_of(a.kv.type)});
+  launch_query_key(cuda.queue(), query_key_params(cuda, a));
 }
 
 }  // namespace kvasir::backend::cuda

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
+
 #include "backend/cuda/testing/device_memory.h"
 #include "ops/testing.h"
 #include "ops/weight_testing.h"
@@ -127,6 +130,113 @@ TEST(CudaFused, QueryKeyIsNormsRopesAndAnAppend) {
     const auto composed = query_key_of(c, false), fused = query_key_of(c, true);
     for (std::size_t i = 0; i < composed.size(); ++i)
       EXPECT_TRUE(same_bits(composed[i], fused[i])) << "heads of " << c.head_dim << ", part " << i;
+  }
+}
+
+struct FreshCase {
+  std::uint32_t head_dim, n_heads, n_kv_heads, n_pairs;
+  bool has_norms;
+  std::uint32_t block_tokens, window;
+  bool has_sinks;
+  std::vector<std::uint32_t> lengths;  // of rows, each of which then gets one token more
+};
+
+// Attention's output and both planes after a step of one token a row.
+std::vector<std::vector<float>> fresh_of(const FreshCase& c, bool is_fused) {
+  ops::Device& device = cuda_device();
+  std::mt19937 rng(c.head_dim + c.window);
+  const std::uint32_t q_width = c.n_heads * c.head_dim, kv_width = c.n_kv_heads * c.head_dim,
+                      width = q_width + 2 * kv_width;
+  std::vector<std::vector<BlockId>> tables;
+  std::vector<KvRowView> before, rows;
+  std::vector<std::uint32_t> positions_before, positions;
+  std::uint32_t n_blocks = 0, n_tokens = 0;
+  for (const std::uint32_t length : c.lengths) {
+    auto& table = tables.emplace_back();
+    for (std::uint32_t b = 0; b <= length / c.block_tokens; ++b) table.push_back({n_blocks++});
+    std::shuffle(table.begin(), table.end(), rng);
+    before.push_back({.blocks = nullptr, .length = 0, .n_new = length, .first_token = n_tokens});
+    rows.push_back({.blocks = nullptr,
+                    .length = length,
+                    .n_new = 1,
+                    .first_token = static_cast<std::uint32_t>(positions.size())});
+    for (std::uint32_t p = 0; p < length; ++p) positions_before.push_back(p);
+    positions.push_back(length);
+    n_tokens += length;
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    before[i].blocks = rows[i].blocks = tables[i].data();
+  constexpr std::size_t kPositions = 2048;
+  const auto floats = [&](std::size_t n) { return Array<float>(device, random_floats(n, rng)); };
+  const Array<float> old = floats(std::size_t{n_tokens} * width), qkv = floats(rows.size() * width),
+                     q_norm = floats(c.head_dim), k_norm = floats(c.head_dim),
+                     cos = floats(kPositions * c.n_pairs), sin = floats(kPositions * c.n_pairs),
+                     sinks = floats(c.n_heads);
+  const std::size_t n_plane = std::size_t{n_blocks} * c.block_tokens * kv_width / 2;
+  const Array<float> keys(device, n_plane), values(device, n_plane),
+      out(device, rows.size() * q_width);
+  const auto args_of = [&](const Array<float>& from, std::span<const KvRowView> of,
+                           std::span<const std::uint32_t> at) {
+    const MatView all = mat_view(from.data(), static_cast<std::uint32_t>(at.size()), width);
+    return ops::QueryKeyArgs{.q = all.columns(0, q_width),
+                             .k = all.columns(q_width, kv_width),
+                             .v = all.columns(q_width + kv_width, kv_width),
+                             .q_norm = c.has_norms ? q_norm.data() : nullptr,
+                             .k_norm = c.has_norms ? k_norm.data() : nullptr,
+                             .q_group = c.head_dim,
+                             .k_group = c.head_dim,
+                             .eps = 1e-6f,
+                             .head_dim = c.head_dim,
+                             .n_pairs = c.n_pairs,
+                             .interleaved = false,
+                             .positions = at,
+                             .cos = cos.data(),
+                             .sin = sin.data(),
+                             .kv = {.k = reinterpret_cast<std::byte*>(keys.data()),
+                                    .v = reinterpret_cast<std::byte*>(values.data()),
+                                    .type = DType::bf16,
+                                    .n_kv_heads = c.n_kv_heads,
+                                    .head_dim = c.head_dim,
+                                    .block_tokens = c.block_tokens,
+                                    .window = c.window,
+                                    .rows = of,
+                                    .k_encoded = {},
+                                    .v_encoded = {}}};
+  };
+  device.ops().query_key(device, args_of(old, before, positions_before));
+  const ops::QueryKeyArgs prepare = args_of(qkv, rows, positions);
+  const ops::PreparedAttentionArgs args{
+      .prepare = prepare,
+      .attend = {.q = prepare.q,
+                 .kv = prepare.kv,
+                 .n_heads = c.n_heads,
+                 .scale = 0.1f,
+                 .softcap = 0.0f,
+                 .sinks = c.has_sinks ? sinks.data() : nullptr,
+                 .out = mat_view(out.data(), static_cast<std::uint32_t>(rows.size()), q_width)}};
+  run(is_fused, [&] {
+    is_fused ? device.ops().prepared_attention(device, args)
+             : ops::prepared_attention_composed(device, args);
+  });
+  return {out.get(), keys.get(), values.get()};
+}
+
+// Rows that begin, that end a segment and begin one, of several segments; blocks small and large.
+TEST(CudaFused, PreparedAttentionIsQueryKeyAndAttention) {
+  KVASIR_NEEDS_CUDA();
+  for (const FreshCase& c : {FreshCase{128, 16, 8, 64, true, 64, 0, false, {100}},
+                             FreshCase{128, 8, 2, 64, false, 16, 0, false, {255, 256, 0, 63}},
+                             FreshCase{64, 9, 3, 32, false, 8, 0, true, {300, 5}},
+                             FreshCase{128, 16, 2, 0, true, 256, 0, false, {700}},
+                             FreshCase{64, 8, 8, 32, true, 32, 90, true, {700, 1000, 40}},
+                             FreshCase{128, 4, 4, 64, false, 64, 300, false, {511, 512, 1200}},
+                             FreshCase{64, 12, 1, 32, false, 64, 0, false, {70}},
+                             FreshCase{96, 4, 2, 48, true, 64, 0, false, {70}}}) {
+    const auto composed = fresh_of(c, false), fused = fresh_of(c, true);
+    for (std::size_t i = 0; i < composed.size(); ++i)
+      EXPECT_TRUE(same_bits(composed[i], fused[i]))
+          << c.n_heads << " heads of " << c.head_dim << " of " << c.lengths.size() << " rows, part "
+          << i;
   }
 }
 

@@ -99,17 +99,8 @@ void Decoder::attention_block(std::size_t layer, const StepBatch& batch) {
 
   const MatView qkv = first_rows(scratch_.qkv, a.qkv_width());
   side_by_side(w.attention.qkv, normed_or_residual(w.attention_in), qkv);
-  const MatView q = qkv.columns(0, a.q_width());
-  prepare_attention(a, w.attention, qkv, batch, kv);
   MatView attended = first_rows(scratch_.attended, a.q_width());
-  ops_.attention(device_, {.q = q,
-                           .kv = kv,
-                           .n_heads = a.n_heads,
-                           .scale = a.scale,
-                           .softcap = a.softcap,
-                           .sinks = a.sinks ? w.attention.sinks.data() : nullptr,
-                           .both_ways = config_.encoder.has_value(),
-                           .out = attended});
+  attend(a, w.attention, qkv, batch, kv, attended);
   if (a.output_gate) {
     const MatView gate = qkv.columns(a.q_width(), a.q_width());
     ops_.act_mul(
@@ -179,37 +170,49 @@ LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
   return {.data = logits.data, .n_rows = n_wanted, .vocab = config_.vocab};
 }
 
-// Queries and keys normed and rotated, this step's keys and values appended.
-void Decoder::prepare_attention(const AttentionSpec& a,
-                                const AttentionWeights& w,
-                                MatView qkv,
-                                const StepBatch& batch,
-                                const KvLayerView& kv) {
+// Queries and keys normed and rotated, this step's keys and values appended; then attention.
+void Decoder::attend(const AttentionSpec& a,
+                     const AttentionWeights& w,
+                     MatView qkv,
+                     const StepBatch& batch,
+                     const KvLayerView& kv,
+                     MatView out) {
   const MatView q = qkv.columns(0, a.q_width());
   const bool has_norms = a.qk_norm != QkNorm::none;
+  const ops::AttentionArgs attention{.q = q,
+                                     .kv = kv,
+                                     .n_heads = a.n_heads,
+                                     .scale = a.scale,
+                                     .softcap = a.softcap,
+                                     .sinks = a.sinks ? w.sinks.data() : nullptr,
+                                     .both_ways = config_.encoder.has_value(),
+                                     .out = out};
   if (a.donor || a.v_norm) {
     if (has_norms) rms_norm(w.q_norm, q, q);
     rotate(a, q, batch.positions);
-    if (a.donor) return;
-    return append_kv(a, w, qkv.columns(a.k_column(), a.kv_width()),
-                     qkv.columns(a.k_column() + a.kv_width(), a.kv_width()), batch, kv);
+    if (!a.donor)
+      append_kv(a, w, qkv.columns(a.k_column(), a.kv_width()),
+                qkv.columns(a.k_column() + a.kv_width(), a.kv_width()), batch, kv);
+    return ops_.attention(device_, attention);
   }
   const RopeTable* const rope = a.rope ? &ropes_[*a.rope] : nullptr;
-  ops_.query_key(device_, {.q = q,
-                           .k = qkv.columns(a.k_column(), a.kv_width()),
-                           .v = qkv.columns(a.k_column() + a.kv_width(), a.kv_width()),
-                           .q_norm = has_norms ? w.q_norm.data() : nullptr,
-                           .k_norm = has_norms ? w.k_norm.data() : nullptr,
-                           .q_group = static_cast<std::uint32_t>(w.q_norm.size()),
-                           .k_group = static_cast<std::uint32_t>(w.k_norm.size()),
-                           .eps = config_.norm_eps,
-                           .head_dim = a.head_dim,
-                           .n_pairs = rope ? rope->n_pairs : 0,
-                           .interleaved = rope && rope->interleaved,
-                           .positions = batch.positions,
-                           .cos = rope ? rope->cos : nullptr,
-                           .sin = rope ? rope->sin : nullptr,
-                           .kv = kv});
+  ops_.prepared_attention(device_,
+                          {.prepare = {.q = q,
+                                       .k = qkv.columns(a.k_column(), a.kv_width()),
+                                       .v = qkv.columns(a.k_column() + a.kv_width(), a.kv_width()),
+                                       .q_norm = has_norms ? w.q_norm.data() : nullptr,
+                                       .k_norm = has_norms ? w.k_norm.data() : nullptr,
+                                       .q_group = static_cast<std::uint32_t>(w.q_norm.size()),
+                                       .k_group = static_cast<std::uint32_t>(w.k_norm.size()),
+                                       .eps = config_.norm_eps,
+                                       .head_dim = a.head_dim,
+                                       .n_pairs = rope ? rope->n_pairs : 0,
+                                       .interleaved = rope && rope->interleaved,
+                                       .positions = batch.positions,
+                                       .cos = rope ? rope->cos : nullptr,
+                                       .sin = rope ? rope->sin : nullptr,
+                                       .kv = kv},
+                           .attend = attention});
 }
 
 // Where values are normed too, or are the keys.

@@ -47,11 +47,12 @@ class Decoder {
   void per_layer_block(std::size_t layer);
   LogitsView head(std::span<const std::uint32_t> wanted);
 
-  void prepare_attention(const AttentionSpec& a,
-                         const AttentionWeights& w,
-                         MatView qkv,
-                         const StepBatch& batch,
-                         const KvLayerView& kv);
+  void attend(const AttentionSpec& a,
+              const AttentionWeights& w,
+              MatView qkv,
+              const StepBatch& batch,
+              const KvLayerView& kv,
+              MatView out);
   void append_kv(const AttentionSpec& a,
                  const AttentionWeights& w,
                  MatView k,

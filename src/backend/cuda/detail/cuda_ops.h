@@ -161,6 +161,7 @@ void add_norm(ops::Device&, const ops::AddNormArgs&) noexcept;
 void gated_linear(ops::Device&, const ops::GatedLinearArgs&) noexcept;
 void gated_mlp(ops::Device&, const ops::GatedMlpArgs&) noexcept;
 void query_key(ops::Device&, const ops::QueryKeyArgs&) noexcept;
+void prepared_attention(ops::Device&, const ops::PreparedAttentionArgs&) noexcept;
 // recurrent.cpp
 void causal_conv(ops::Device&, const ops::CausalConvArgs&) noexcept;
 void delta_gates(ops::Device&, const ops::DeltaGatesArgs&) noexcept;

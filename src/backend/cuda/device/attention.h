@@ -4,6 +4,7 @@
 // segments.
 #pragma once
 
+#include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/kv_side.h"
 #include "backend/cuda/device/launch.h"
 #include "backend/cuda/device/views.h"
@@ -43,6 +44,7 @@ struct AttentionGrid {
   std::uint32_t n_rows, most_new;
   std::uint32_t n_splits;  // blocks that share a row's segments
   bool is_wide = false;  // a block has a multiprocessor to itself, and may bring more keys at once
+  bool is_joined = false;  // n_splits blocks, a power of two, are a cluster and have a segment each
 };
 
 // Whether the tensor-core kernels take rows of this shape. A layer's rows are always theirs or
@@ -56,6 +58,16 @@ struct FewBlocks {
 };
 FewBlocks few_blocks_of(const AttentionParams& params);
 void launch_attend_few(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+// Heads of the rows' new tokens, one a row, are made on the way: launch_query_key and the above,
+// but for what is left in q and k. Where the grid is wide; up to kMostJoined segments may be
+// joined.
+constexpr std::uint32_t kMostJoined = 8;
+bool has_joined_attention();
+bool takes_fresh_heads(const AttentionParams& params, const QueryKeyParams& prepare);
+void launch_attend_fresh(Queue& queue,
+                         const AttentionParams& params,
+                         const QueryKeyParams& prepare,
+                         const AttentionGrid& grid);
 // 64 such pairs a block.
 void launch_attend_many(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
 // The same rows and bits by wgmma, 128 pairs a block, where the GPU and the build have it.

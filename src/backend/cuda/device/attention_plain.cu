@@ -1,5 +1,6 @@
 // Attention of any shape: a warp a query and head. And what follows partial results of any kernel.
 #include "backend/cuda/device/attention.cuh"
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/combine.cuh"
 #include "backend/cuda/device/plain_attention.cuh"
 
@@ -73,6 +74,7 @@ template <int kPerThread>
 __global__ void combine_kernel(AttentionParams p) {
   __shared__ Merge factors[kChunk];
   __shared__ float ending[2];  // the sum, and what a sink leaves of outputs
+  begin_early();
   const KvRow row = p.rows[blockIdx.y];
   const std::uint32_t i = blockIdx.x / p.n_heads, head = blockIdx.x % p.n_heads,
                       token = row.first_token + i;
@@ -137,10 +139,10 @@ void launch_attend_plain(Queue& queue, const AttentionParams& p, const Attention
 }
 
 void launch_combine(Queue& queue, const AttentionParams& p, const AttentionGrid& g) {
-  queue.launch(p.dim <= 128   ? combine_kernel<1>
-               : p.dim <= 256 ? combine_kernel<2>
-                              : combine_kernel<8>,
-               dim3(g.most_new * p.n_heads, g.n_rows), kCombineThreads, 0, p);
+  queue.launch_early(p.dim <= 128   ? combine_kernel<1>
+                     : p.dim <= 256 ? combine_kernel<2>
+                                    : combine_kernel<8>,
+                     dim3(g.most_new * p.n_heads, g.n_rows), kCombineThreads, 0, p);
 }
 
 void launch_unrotate(Queue& queue, const AttentionParams& p, const AttentionGrid& g) {

@@ -78,6 +78,8 @@ struct GatherParams {
 void launch_norm(Queue& queue, const NormParams& params);
 void launch_rope(Queue& queue, const RopeParams& params);
 void launch_query_key(Queue& queue, const QueryKeyParams& params);
+// Whether heads are what device/kept_head.cuh takes.
+bool takes_kept_heads(const QueryKeyParams& params);
 void launch_act_mul(Queue& queue, const ActMulParams& params);
 void launch_gate_rows(Queue& queue, const RowsParams& params);
 void launch_add_scaled(Queue& queue, const RowsParams& params);

@@ -226,11 +226,19 @@ struct FewBlock {
       }
     }
   }
+  // Of each warp, or of two neighbours.
+  __device__ float4 maxima_of_four(std::uint32_t i) const {
+    const auto* const fours = reinterpret_cast<const float4*>(maxima()) + i * (S::kWarps / 4);
+    const float4 a = fours[0];
+    if constexpr (S::kWarps == 4) return a;
+    const float4 b = fours[S::kWarps / 4 - 1];
+    return {fmaxf(a.x, a.y), fmaxf(a.z, a.w), fmaxf(b.x, b.y), fmaxf(b.z, b.w)};
+  }
   // The running maximum of a pair after each tile, from what it was: f(tile, reference, what the
   // tile leaves of sums before it).
   template <class F>
   __device__ void walk_maxima(std::uint32_t i, float& running, F&& f) const {
-    const float4 four = reinterpret_cast<const float4*>(maxima())[i];
+    const float4 four = maxima_of_four(i);
     const auto take = [&](int t, float of_tile) {
       const float next = fmaxf(running, of_tile * p.out_scale), reference = reference_of(next);
       f(t, reference, exp2_of(running - reference));
@@ -347,6 +355,8 @@ struct FewBlock {
   __device__ void add_values(std::uint32_t first,
                              const float (&keep)[S::kTiles][S::kGroups][2],
                              Load&& load) {
+    constexpr int kTilesAtOnce = S::kWarps == 8 ? S::kTiles : 1,
+                  kStepsAtOnce = S::kWarps == 8 ? 4 : 2;
     if (warp * S::kDims >= p.dim) return;
     float own_keep[S::kTiles][S::kGroups] = {};
     if (warp == 0) {
@@ -355,7 +365,7 @@ struct FewBlock {
         walk_maxima(8 * n + lane / 4, own[n].max,
                     [&](int t, float, float kept) { own_keep[t][n] = kept; });
     }
-#pragma unroll 1
+#pragma unroll kTilesAtOnce
     for (int t = 0; t < S::kTiles; ++t) {
       const std::uint32_t tile = first + t * kTile;
       if (tile >= source.end || tile + kTile <= source.begin) continue;
@@ -368,7 +378,7 @@ struct FewBlock {
         for (int k = 0; k < S::kColumns; ++k)
           for (int e = 0; e < 4; ++e) out[k][n][e] *= kept[e % 2];
       }
-#pragma unroll 2
+#pragma unroll kStepsAtOnce
       for (int j = 0; j < 4; ++j) {
         const std::uint32_t step = 4 * t + j;
         std::uint32_t a[S::kColumns][4];

@@ -7,17 +7,18 @@
 
 namespace kvasir::backend::cuda {
 
-// kUnit keys are worked on together by four warps: of the scores a warp has kRows keys, of the
-// output kDims columns. kGroups · 8 pairs (query, head).
-template <int kDimOf, bool kEncodedOf, int kGroupsOf, int kUnitOf>
+// kUnit keys are worked on together by four or eight warps: of the scores a warp has kRows keys, of
+// the output kDims columns or none. kGroups · 8 pairs (query, head).
+template <int kDimOf, bool kEncodedOf, int kGroupsOf, int kUnitOf, int kWarpsOf = 4>
 struct FewShape {
   static constexpr int kDim = kDimOf, kGroups = kGroupsOf, kUnit = kUnitOf;
   static constexpr bool kEncoded = kEncodedOf;
-  static constexpr int kWarps = 4, kThreads = 32 * kWarps, kPairs = 8 * kGroups;
+  static constexpr int kWarps = kWarpsOf, kThreads = 32 * kWarps, kPairs = 8 * kGroups;
   static constexpr int kRows = kUnit / kWarps, kKeySteps = kRows / 16;
   static constexpr int kTiles = kUnit / static_cast<int>(kTile);
   static constexpr int kUnitsASegment = static_cast<int>(kSegment) / kUnit;
-  static constexpr int kSteps = kDim / 16, kDims = kDim / kWarps, kColumns = kDims / 16;
+  static constexpr int kSteps = kDim / 16;
+  static constexpr int kDims = kDim < 16 * kWarps ? 16 : kDim / kWarps, kColumns = kDims / 16;
 };
 
 // Bytes from one row to the next in shared memory: an odd number of 16s, so that eight rows lie in
@@ -65,12 +66,15 @@ struct FewLayout {
   }
 };
 
-// What a block reads: one row's keys of one head, of which [begin, end) are there.
+// What a block reads: one row's keys of one head, of which [begin, end) are there; those from n_old
+// on are of this step.
 struct FewSource {
   const AttentionParams& p;
   const std::uint32_t* blocks;
-  std::uint32_t head, begin, end;
+  std::uint32_t head, begin, end, n_old;
 };
+// Which rows are fetched: before the kernels ahead have ended only old ones may be.
+enum class FewPart { all, old, fresh };
 
 // A warp's kRows rows of a unit, from position `first` on, lie in runs of a block's rows, or all
 // in one. Lane r knows where run r begins.
@@ -104,7 +108,8 @@ struct FewRuns {
     }
   }
 
-  // Rows `stride` bytes apart. Exact rows that are not there become zeros.
+  // Rows `stride` bytes apart. Exact rows that are not there become zeros, with the old ones.
+  template <FewPart kPart>
   __device__ void copy_rows(const FewSource& s,
                             const std::byte* plane,
                             std::uint32_t row_bytes,
@@ -116,7 +121,8 @@ struct FewRuns {
       return;
     }
     const std::uint32_t n_chunks = row_bytes / 16;
-    const bool is_whole = n_runs() == 1 && first >= s.begin && first + S::kRows <= s.end;
+    const bool is_whole = n_runs() == 1 && first >= s.begin &&
+                          first + S::kRows <= (kPart == FewPart::old ? s.n_old : s.end);
     if (is_whole && (n_chunks & (n_chunks - 1)) == 0 && n_chunks <= 32) {
       const std::byte* from = plane + std::size_t{__shfl_sync(~0u, row, 0)} * row_bytes + 16 * lane;
       std::uint32_t at = to + lane / n_chunks * stride + lane % n_chunks * 16;
@@ -135,12 +141,31 @@ struct FewRuns {
       const std::uint32_t from_row = __shfl_sync(~0u, row, r >> run_shift) + (r & (run_rows - 1));
       const bool present = first + r >= s.begin && first + r < s.end;
       if (S::kEncoded && !present) continue;
+      if (kPart == FewPart::old && present && first + r >= s.n_old) continue;
       copy_16_async(to + r * stride + 16 * c,
                     plane + std::size_t{present ? from_row : 0} * row_bytes + 16 * c, present);
     }
   }
 
+  // The step's own rows alone, which are few.
+  __device__ void copy_fresh(const FewSource& s,
+                             const std::byte* plane,
+                             std::uint32_t row_bytes,
+                             std::uint32_t stride,
+                             std::uint32_t to,
+                             std::uint32_t lane) const {
+    const int run_shift = 31 - __clz(static_cast<int>(run_rows));
+    const std::uint32_t end = min(first + S::kRows, s.end);
+    for (std::uint32_t position = max(first, s.n_old); position < end; ++position) {
+      const std::uint32_t r = position - first;
+      const std::uint32_t from_row = __shfl_sync(~0u, row, r >> run_shift) + (r & (run_rows - 1));
+      for (std::uint32_t i = 16 * lane; i < row_bytes; i += 512)
+        copy_16_async(to + r * stride + i, plane + std::size_t{from_row} * row_bytes + i);
+    }
+  }
+
   // A side of the warp's rows, which are number warp · kRows … of the unit.
+  template <FewPart kPart>
   __device__ void fetch(const FewSource& s,
                         const KvSide& side,
                         const FewSideLayout& at,
@@ -148,8 +173,12 @@ struct FewRuns {
                         std::uint32_t warp,
                         std::uint32_t lane) const {
     const std::uint32_t rows = warp * S::kRows;
-    copy_rows(s, side.codes, side.code_bytes, at.stride, shared + at.codes + rows * at.stride,
-              lane);
+    const std::uint32_t to = shared + at.codes + rows * at.stride;
+    if constexpr (kPart == FewPart::fresh) {
+      copy_fresh(s, side.codes, side.code_bytes, at.stride, to, lane);
+      return;
+    }
+    copy_rows<kPart>(s, side.codes, side.code_bytes, at.stride, to, lane);
     if constexpr (S::kEncoded) {
       if (n_runs() == 1 && S::kRows * side.scale_bytes <= 256) {  // half a warp for each part
         const bool is_offset = lane >= 16;

@@ -42,16 +42,24 @@ struct Pack {
   }
 };
 
-// Sums of a team of threads: a warp, or all warps of a block in ascending order.
+// Sums of a team of threads: a warp, or all warps of a block, a multiple of four, in ascending
+// order. shared: of this sum alone.
+struct WarpSums {
+  float4 of[8];
+};
 template <bool kBlock>
-__device__ float sum_of_team(float x, float* shared) {
+__device__ float sum_of_team(float x, WarpSums& shared) {
   x = sum_of_warp(x);
   if constexpr (!kBlock) return x;
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  if (threadIdx.x % 32 == 0) reinterpret_cast<float*>(shared.of)[threadIdx.x / 32] = x;
   __syncthreads();
   float sum = 0.0f;
-  for (unsigned w = 0; w < blockDim.x / 32; ++w) sum += shared[w];
-  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < 8; ++i) {
+    if (i * 128 >= blockDim.x) break;
+    const float4 four = shared.of[i];
+    sum = (((sum + four.x) + four.y) + four.z) + four.w;
+  }
   return sum;
 }
 
@@ -59,7 +67,7 @@ __device__ float sum_of_team(float x, float* shared) {
 // because a thread's four sums go by i mod 4 in either case.
 template <bool kBlock, bool kFour>
 __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t begin) {
-  __shared__ float shared[32];
+  __shared__ WarpSums shared[2];
   using Elements = Pack<kFour>;
   const float* const x = p.x.row(row) + begin;
   float* const out = p.out.row(row) + begin;
@@ -72,7 +80,7 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
         if (at + i < p.group) f(at + i, i);
     }
   };
-  const auto sum_of = [&](auto&& term) {
+  const auto sum_of = [&](auto&& term, WarpSums& warps) {
     float sums[4] = {};
     for_each([&](std::uint32_t at, std::uint32_t place) {
       const Elements e = Elements::load(x + at);
@@ -82,7 +90,7 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
         sum = term(sum, e.v[i]);
       }
     });
-    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), shared);
+    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), warps);
   };
   if (p.added.data) {  // by the threads that read the sums below
     float* const sums = p.sum.row(row) + begin;
@@ -97,8 +105,10 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
   }
   const auto n = static_cast<float>(p.group);
   float mean = 0.0f;
-  if (p.kind == NormKind::layer) mean = sum_of([](float s, float v) { return s + v; }) / n;
-  const float squares = sum_of([&](float s, float v) { return fmaf(v - mean, v - mean, s); });
+  if (p.kind == NormKind::layer)
+    mean = sum_of([](float s, float v) { return s + v; }, shared[0]) / n;
+  const float squares =
+      sum_of([&](float s, float v) { return fmaf(v - mean, v - mean, s); }, shared[1]);
   const float inverse =
       p.kind == NormKind::l2 ? p.scale / sqrtf(squares + p.eps) : 1.0f / sqrtf(squares / n + p.eps);
   for_each([&](std::uint32_t at, std::uint32_t) {
@@ -123,7 +133,7 @@ constexpr std::uint32_t kKeptFours = kBlock ? 2 : 4;
 // kernel writes, is read before the kernels ahead have ended.
 template <bool kBlock>
 __device__ void norm_kept(const NormParams& p, std::size_t row, std::uint32_t begin) {
-  __shared__ float shared[32];
+  __shared__ WarpSums shared[2];
   using Four = Pack<true>;
   constexpr std::uint32_t kFours = kKeptFours<kBlock>;
   const unsigned lane = kBlock ? threadIdx.x : threadIdx.x % 32;
@@ -148,18 +158,20 @@ __device__ void norm_kept(const NormParams& p, std::size_t row, std::uint32_t be
       kept[k].store(p.sum.row(row) + begin + at);
     });
   }
-  const auto sum_of = [&](auto&& term) {
+  const auto sum_of = [&](auto&& term, WarpSums& warps) {
     float sums[4] = {};
     for_each([&](std::uint32_t, std::uint32_t k) {
 #pragma unroll
       for (std::uint32_t i = 0; i < 4; ++i) sums[i] = term(sums[i], kept[k].v[i]);
     });
-    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), shared);
+    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), warps);
   };
   const auto n = static_cast<float>(p.group);
   float mean = 0.0f;
-  if (p.kind == NormKind::layer) mean = sum_of([](float s, float v) { return s + v; }) / n;
-  const float squares = sum_of([&](float s, float v) { return fmaf(v - mean, v - mean, s); });
+  if (p.kind == NormKind::layer)
+    mean = sum_of([](float s, float v) { return s + v; }, shared[0]) / n;
+  const float squares =
+      sum_of([&](float s, float v) { return fmaf(v - mean, v - mean, s); }, shared[1]);
   const float inverse =
       p.kind == NormKind::l2 ? p.scale / sqrtf(squares + p.eps) : 1.0f / sqrtf(squares / n + p.eps);
   for_each([&](std::uint32_t at, std::uint32_t k) {

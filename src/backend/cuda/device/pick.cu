@@ -1,6 +1,7 @@
 // Picking tokens. The draw is ops/pick.cpp's to the bit: the same words, f32 and f64 operations one
 // by one in the same order (no fma is made of them: -fmad=false), denormals flushed as the host
 // flushes them.
+#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/pick.h"
 
 namespace kvasir::backend::cuda {
@@ -63,6 +64,7 @@ __device__ PickPeak peak_of_row(const PickScoresArgs& p, std::uint32_t row) {
 }
 
 __global__ void __launch_bounds__(kThreads) peaks_kernel(const __grid_constant__ PickScoresArgs p) {
+  begin_early();
   const std::uint32_t row = blockIdx.y;
   if (p.rows[row].kind == PickKind::none) return;
   const float* const x = p.scores.row(row);
@@ -151,6 +153,7 @@ constexpr float kGumbelMax = 22.9f;
 // Logarithms are taken only of tokens whose bound reaches the best score so far, the row's top
 // token's to begin with.
 __global__ void __launch_bounds__(kThreads) draws_kernel(const __grid_constant__ PickScoresArgs p) {
+  begin_early();
   const std::uint32_t row = blockIdx.y;
   const PickRow spec = p.rows[row];
   if (spec.kind != PickKind::drawn) return;
@@ -185,6 +188,7 @@ __global__ void __launch_bounds__(kThreads) draws_kernel(const __grid_constant__
 }
 
 __global__ void __launch_bounds__(32) ends_kernel(const __grid_constant__ PickScoresArgs p) {
+  begin_early();
   const std::uint32_t row = blockIdx.x;
   const PickKind kind = p.rows[row].kind;
   std::uint32_t token = kNoToken;
@@ -205,9 +209,9 @@ __global__ void __launch_bounds__(32) ends_kernel(const __grid_constant__ PickSc
 
 void launch_pick(Queue& queue, const PickScoresArgs& args) {
   const dim3 grid(args.n_chunks, args.scores.n_rows);
-  queue.launch(&peaks_kernel, grid, kThreads, 0, args);
-  if (args.draws) queue.launch(&draws_kernel, grid, kThreads, 0, args);
-  queue.launch(&ends_kernel, dim3(args.scores.n_rows), 32, 0, args);
+  queue.launch_early(&peaks_kernel, grid, kThreads, 0, args);
+  if (args.draws) queue.launch_early(&draws_kernel, grid, kThreads, 0, args);
+  queue.launch_early(&ends_kernel, dim3(args.scores.n_rows), 32, 0, args);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -2,6 +2,7 @@
 // a warp a head, which norms it, turns it and stores it, by the very code of the single ops.
 #include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/elementwise.h"
+#include "backend/cuda/device/kept_head.cuh"
 #include "backend/cuda/device/kv_side.cuh"
 #include "backend/cuda/device/norm.cuh"
 
@@ -73,106 +74,31 @@ __global__ void __launch_bounds__(32 * kWarps)
   if (is_key) store_head(p, at, p.keys, token, head);
 }
 
-// The same of heads of 64 or 128 in halves, or without rope: a lane keeps four elements. Tables,
-// rows and positions, which no kernel of a step writes, are read before the kernels ahead have
-// ended.
-struct KeptHead {
-  const QueryKeyParams& p;
-  std::uint32_t token, head, at;  // at: of the lane's elements in the head
-  bool is_there;
-  float v[4], weight[4], c[4], s[4];
-  std::byte* plane;
-  std::size_t place;
-
-  __device__ static void load(float* to, const float* from) {
-    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
-  }
-  __device__ void find_place(std::byte* of) {
-    plane = of;
-    const KvRow& row = p.rows.rows[p.rows.row_of_token[token]];
-    const std::uint32_t position = row.length + (token - row.first_token);
-    place =
-        ((std::size_t{row.blocks[position / p.block_tokens]} * (p.k.n_cols / p.head_dim) + head) *
-             p.block_tokens +
-         position % p.block_tokens) *
-            p.head_dim +
-        at;
-  }
-  __device__ void load_tables(const float* norm) {
-    if (norm && is_there) load(weight, norm + at);
-    if (p.n_pairs == 0 || !is_there) return;
-    const std::size_t pair = std::size_t{p.positions[token]} * p.n_pairs + at % p.n_pairs;
-    load(c, p.cos + pair);
-    load(s, p.sin + pair);
-  }
-  __device__ void norm() {
-    float sums[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[i] = is_there ? fmaf(v[i], v[i], 0.0f) : 0.0f;
-    const float squares = sum_of_warp((sums[0] + sums[1]) + (sums[2] + sums[3]));
-    const float inverse = 1.0f / sqrtf(squares / static_cast<float>(p.head_dim) + p.eps);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) v[i] = v[i] * inverse * weight[i];
-  }
-  __device__ void rotate() {
-    const bool is_first = at < p.n_pairs;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float other = __shfl_xor_sync(~0u, v[i], static_cast<int>(p.n_pairs / 4));
-      v[i] = is_first ? fmaf(-other, s[i], v[i] * c[i]) : fmaf(other, s[i], v[i] * c[i]);
-    }
-  }
-  __device__ void store() const {
-    if (p.type == Type::bf16) {
-      *reinterpret_cast<uint2*>(plane + place * 2) = {bf16_bits(v[0]) | bf16_bits(v[1]) << 16,
-                                                      bf16_bits(v[2]) | bf16_bits(v[3]) << 16};
-      return;
-    }
-    for (int i = 0; i < 4; ++i) store_as(p.type, plane, place + i, v[i]);
-  }
-};
-
+// The same of heads that KeptHead takes.
 __global__ void __launch_bounds__(32 * kWarps)
     query_key_kept(const __grid_constant__ QueryKeyParams p) {
   let_next_start();
   const std::uint32_t n_q = p.q.n_cols / p.head_dim, n_k = p.k.n_cols / p.head_dim;
   const std::uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32, token = blockIdx.y;
   if (item >= n_q + 2 * n_k) return await_previous();
-  const bool is_query = item < n_q, is_value = item >= n_q + n_k;
-  const std::uint32_t lane = threadIdx.x % 32;
-  KeptHead h{p,
-             token,
-             is_query   ? item
-             : is_value ? item - n_q - n_k
-                        : item - n_q,
-             4 * lane,
-             4 * lane < p.head_dim,
-             {},
-             {},
-             {},
-             {},
-             nullptr,
-             0};
-  const float* const norm = is_query ? p.q_norm : p.k_norm;
-  if (!is_query) h.find_place(is_value ? p.values : p.keys);
-  if (!is_value) h.load_tables(norm);
+  const HeadKind kind = item < n_q         ? HeadKind::query
+                        : item < n_q + n_k ? HeadKind::key
+                                           : HeadKind::value;
+  KeptHead h(p, kind, token, kind == HeadKind::query ? item : (item - n_q) % n_k);
+  h.load_tables();
   await_previous();
-  const std::size_t in_row = std::size_t{h.head} * p.head_dim + h.at;
-  if (is_value) {
-    if (!h.is_there) return;
-    KeptHead::load(h.v, p.v.row(token) + in_row);
-    return h.store();
-  }
-  float* const x = (is_query ? p.q : p.k).row(token) + in_row;
-  if (h.is_there) KeptHead::load(h.v, x);
-  if (norm) h.norm();
-  if (p.n_pairs > 0) h.rotate();
-  if (!h.is_there) return;
-  *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(h.v);
-  if (!is_query) h.store();
+  h.load_elements();
+  h.prepare();
+  if (kind != HeadKind::value && h.is_there)
+    KeptHead::load(
+        (kind == HeadKind::query ? p.q : p.k).row(token) + std::size_t{h.head} * p.head_dim + h.at,
+        h.v);
+  if (kind != HeadKind::query) h.store();
 }
 
-bool is_kept(const QueryKeyParams& p) {
+}  // namespace
+
+bool takes_kept_heads(const QueryKeyParams& p) {
   const auto is_aligned = [](const auto& m) {
     return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.stride % 4 == 0;
   };
@@ -185,12 +111,10 @@ bool is_kept(const QueryKeyParams& p) {
          is_whole(p.sin);
 }
 
-}  // namespace
-
 void launch_query_key(Queue& queue, const QueryKeyParams& p) {
   if (p.q.n_rows == 0) return;
   const std::uint32_t n_items = (p.q.n_cols + 2 * p.k.n_cols) / p.head_dim;
-  queue.launch_early(is_kept(p) ? query_key_kept : query_key_kernel,
+  queue.launch_early(takes_kept_heads(p) ? query_key_kept : query_key_kernel,
                      dim3((n_items + kWarps - 1) / kWarps, p.q.n_rows), 32 * kWarps, 0, p);
 }
 
