@@ -83,6 +83,11 @@ Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
   const OpenOptions& o = options.open;
   auto rig = std::make_unique<EngineRig>();
   KVASIR_TRY(rig->device, make_device(o));
+  if (options.by_op) {
+    auto timed = std::make_unique<TimedDevice>(std::move(rig->device), options.n_rows);
+    rig->timed = timed.get();
+    rig->device = std::move(timed);
+  }
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
   if (!config.has_head) return unsupported(std::string(kNoText));

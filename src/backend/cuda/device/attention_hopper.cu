@@ -334,12 +334,20 @@ struct Consumer {
       if (d >= p.dim) continue;
       const float4 sum = merged_out[n * 2 * kGroup];
       if (to[0])
-        *reinterpret_cast<float2*>(to[0] + d) = {sum.x * keep[0] / merged[0].sum,
-                                                 sum.y * keep[0] / merged[0].sum};
+        store(rows[0], to[0], d,
+              {sum.x * keep[0] / merged[0].sum, sum.y * keep[0] / merged[0].sum});
       if (to[1])
-        *reinterpret_cast<float2*>(to[1] + d) = {sum.z * keep[1] / merged[1].sum,
-                                                 sum.w * keep[1] / merged[1].sum};
+        store(rows[1], to[1], d,
+              {sum.z * keep[1] / merged[1].sum, sum.w * keep[1] / merged[1].sum});
     }
+  }
+
+  __device__ void store(const QueryRow& q, float* head, std::uint32_t d, float2 two) const {
+    *reinterpret_cast<float2*>(head + d) = two;
+    if (p.copy.data)
+      *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(p.copy.data) +
+                                        p.copy.place(q.token, q.head * p.dim + d)) =
+          pack_bf16(two.x, two.y);
   }
 };
 
