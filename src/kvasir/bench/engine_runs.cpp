@@ -53,6 +53,7 @@ Status submit(EngineRig& rig,
   GenerateOptions options;
   const TokenId range = std::max<TokenId>(rig.model->vocab_size() - 1, 1);
   for (std::uint32_t i = 0; i < n_prefill; ++i) options.prompt.push_back((1 + i * 7919u) % range);
+  options.prefill_chunk = rig.model->max_step_tokens();
   options.max_tokens = n_tokens;
   options.sampling.temperature = 0;
   options.eos_ids.emplace();
