@@ -96,7 +96,7 @@ Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
   const std::uint32_t context = options.n_prefill + options.n_decode + 1;
   KVASIR_TRY(rig->model, model::Model::load(files, *rig->device,
                                             {.max_context = context,
-                                             .max_step_tokens = o.max_step_tokens,
+                                             .max_step_tokens = o.step_tokens(),
                                              .max_wanted = options.n_rows,
                                              .progress = o.progress,
                                              .exact_f32 = false}));
@@ -104,18 +104,18 @@ Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
   KVASIR_TRY(const kv::KvScheme scheme, open_scheme(o, /*exact_f32=*/false, list));
   rig->kv_type = scheme.type;
   const std::size_t budget = budget_of_rows(list, scheme, options.n_rows + 2,
-                                            context + o.max_step_tokens + 4 * o.block_tokens);
+                                            context + o.step_tokens() + 4 * o.block_tokens);
   KVASIR_TRY(auto store, kv::KvStore::make(*rig->device, list,
                                            {.scheme = scheme,
                                             .block_tokens = o.block_tokens,
                                             .budget_bytes = budget,
                                             .split_tokens = context,
-                                            .split_chunk = o.max_step_tokens}));
+                                            .split_chunk = o.step_tokens()}));
   engine::EngineOptions settings;
   settings.max_rows = options.n_rows;
-  settings.max_step_tokens = o.max_step_tokens;
+  settings.max_step_tokens = o.step_tokens();
   // Timed apart, prompts need not leave room for rows that decode.
-  settings.prefill_share = options.n_requests > 0 ? o.prefill_share : o.max_step_tokens;
+  settings.prefill_share = options.n_requests > 0 ? o.prompt_tokens_beside() : o.step_tokens();
   settings.queue_limit = std::max(options.n_rows, options.n_requests);
   KVASIR_TRY(rig->engine,
              engine::Engine::make({*rig->model, rig->clock, std::move(store), nullptr}, settings));
