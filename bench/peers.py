@@ -2,7 +2,7 @@
 """Speed beside other engines: same models, same tokens, same threads, interleaved in one run.
 
     bench/peers.py [--models smollm2-135m,qwen3-0.6b,llama-3.2-1b] [--quants 4,8,bf16] [--cases prefill512,decode,…]
-                   [--peers kvasir-int8,llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page]
+                   [--peers kvasir-int8,llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page [PLACE]]
                    [--site DIR] [--read FILE ...]
 
 kvasir-int8 is Kvasir with --activations int8, beside its default. Peers come from PyPI into virtual environments of their own under build/; one that cannot be installed or cannot read a
@@ -11,7 +11,7 @@ shapes (`kvasir synth`), written once under models/. Every engine loads a model 
 turns, so that what disturbs the machine disturbs all alike. Prints medians, ratios and their spread; --json keeps every
 number (default bench/results/peers-HOST.json); --site takes peers from DIR/NAME and installs nothing (a machine without
 network); --read measures nothing, but puts together what runs on one machine wrote; --page draws the plot and writes the
-tables of docs/performance.md.
+tables of docs/performance.md, with a PLACE there the one table of another machine.
 """
 import argparse
 import json
@@ -131,7 +131,7 @@ def parse():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", default=str(ROOT / "bench" / "results" / f"peers-{platform.node()}.json"))
-    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--page", nargs="?", const="main")
     parser.add_argument("--site", type=pathlib.Path)
     parser.add_argument("--read", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
@@ -187,7 +187,7 @@ def main():
     pathlib.Path(args.json).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
     if args.page:
-        page.write(ROOT, result, engines.PLOT_PYTHON)
+        page.write(ROOT, result, engines.PLOT_PYTHON, args.page)
 
 
 if __name__ == "__main__":
