@@ -46,23 +46,6 @@ void append_row(const CpuDevice& cpu,
   }
 }
 
-void append_token(const CpuDevice& cpu,
-                  const ops::KvAppendArgs& a,
-                  const KvRowView& row,
-                  std::uint32_t i,
-                  float* rounded) noexcept {
-  const KvLayerView& kv = a.kv;
-  const KvEncodedSide k = kv.k_side(row.is_encoded), v = kv.v_side(row.is_encoded);
-  const std::uint32_t position = row.length + i, token = row.first_token + i;
-  for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
-    const std::size_t column = std::size_t{h} * kv.head_dim;
-    append_row(cpu, kv, k, a.k.row(token) + column, row_at(kv, k, row.blocks, h, position),
-               rounded);
-    append_row(cpu, kv, v, a.v.row(token) + column, row_at(kv, v, row.blocks, h, position),
-               rounded);
-  }
-}
-
 void convert_position(const ops::KvConvertArgs& a, std::uint32_t position, float* x) noexcept {
   const KvLayerView& kv = a.kv;
   const auto convert = [&](const KvEncodedSide& exact, const KvEncodedSide& encoded) {
@@ -209,6 +192,23 @@ void turn_back(const ops::AttentionArgs& a, const AttentionItem& item, std::uint
 }
 
 }  // namespace
+
+void append_token(const CpuDevice& cpu,
+                  const ops::KvAppendArgs& a,
+                  const KvRowView& row,
+                  std::uint32_t i,
+                  float* rounded) noexcept {
+  const KvLayerView& kv = a.kv;
+  const KvEncodedSide k = kv.k_side(row.is_encoded), v = kv.v_side(row.is_encoded);
+  const std::uint32_t position = row.length + i, token = row.first_token + i;
+  for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
+    const std::size_t column = std::size_t{h} * kv.head_dim;
+    append_row(cpu, kv, k, a.k.row(token) + column, row_at(kv, k, row.blocks, h, position),
+               rounded);
+    append_row(cpu, kv, v, a.v.row(token) + column, row_at(kv, v, row.blocks, h, position),
+               rounded);
+  }
+}
 
 void kv_append(ops::Device& device, const ops::KvAppendArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
