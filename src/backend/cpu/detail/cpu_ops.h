@@ -131,7 +131,7 @@ constexpr std::size_t attention_scratch_floats(std::uint32_t head_dim, std::size
          n_pairs * (2 * dim + kTileKeys + 2 + dim / 32);
 }
 
-bool can_emulate_amx() noexcept;  // AVX-512 with VBMI: emulated_amx_kernels run
+bool can_emulate_amx() noexcept;  // AVX-512 with VBMI and BF16: emulated_amx_kernels run
 bool has_vnni() noexcept;         // of AVX-512
 bool has_byte_tiles() noexcept;   // AMX's, with VNNI
 

@@ -55,6 +55,7 @@ KernelTable with_tiles(const char* name, std::uint32_t fewest, std::uint32_t few
   table.pack_tiles = &pack_tiles;
   table.fewest_tile_rows = fewest;
   table.fewest_quantized_tile_rows = fewest_quantized;
+  table.attention_pairs = kTileQueries;
   table.attention = &attention<Tiles, kFewestPairs>;
   return table;
 }
