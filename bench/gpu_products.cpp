@@ -1,7 +1,8 @@
 // Matrix products of the CUDA backend: bytes of weights over time as a share of the copy bandwidth
 // (few rows), TFLOP/s (many). Weights rotate through more memory than the L2 holds; a step is one
 // captured graph, so gaps between launches count.
-//   gpu_products [filter]      "layer NAME TYPE" and "product TYPE KxN" that contain the filter
+//   gpu_products [filter]      "layer NAME TYPE", "product TYPE KxN" and "decode TYPE KxN" that
+//                              contain the filter
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -145,6 +146,28 @@ void measure(CudaDevice& device,
   std::fflush(stdout);
 }
 
+// Codes to rows of bf16, as many rows of x are multiplied by: bytes read and written over time.
+void measure_decode(CudaDevice& device,
+                    const std::string& type,
+                    std::uint32_t n_in,
+                    std::uint32_t n_out,
+                    double copy) {
+  const auto weights = rotated(device, type, n_out, n_in);
+  const std::size_t out_bytes = std::size_t{n_out} * n_in * 2;
+  Buffer out = *device.allocate(out_bytes, ops::MemoryKind::device);
+  const double ms =
+      time_ms(device,
+              [&] {
+                for (const auto& w : weights)
+                  backend::cuda::launch_decode(device.queue(), {w->weight, out.data(), 0, n_out});
+              }) /
+      static_cast<double>(weights.size());
+  const double gb_s = static_cast<double>(weights[0]->size_bytes() + out_bytes) / ms / 1e6;
+  std::printf("decode %s K %5u n %6u: %8.2f us %5.1f %% of copy\n", type.c_str(), n_in, n_out,
+              ms * 1e3, 100 * gb_s / copy);
+  std::fflush(stdout);
+}
+
 struct LayerShape {
   const char* name;
   std::uint32_t hidden, q, kv, ff;
@@ -241,6 +264,11 @@ int main(int argc, char** argv) {
         measure_layers(device, s, type, n_rows, copy);
     }
   }
+  for (const char* type : {"4", "8"})
+    for (const auto& [n_in, n_out] : {std::pair{4096u, 14336u}, {14336u, 4096u}})
+      if (passes(std::string("decode ") + type + " " + std::to_string(n_in) + "x" +
+                 std::to_string(n_out)))
+        measure_decode(device, type, n_in, n_out, copy);
   const std::pair<std::uint32_t, std::uint32_t> shapes[] = {
       {4096, 4096}, {4096, 6144}, {4096, 28672}, {14336, 4096}, {4096, 128256},
       {1024, 4096}, {2048, 1024}, {1024, 6144},  {3072, 1024}};

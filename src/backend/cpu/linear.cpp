@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-#include "backend/cpu/detail/cpu_ops.h"
+#include "backend/cpu/detail/linear_jobs.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -24,29 +24,6 @@ void prepare_row(
   std::fill(out + m.n_in(), out + m.padded_in(), 0.0f);
   if (sums) device.kernels().group_sums(out, m.layout.group, m.layout.n_groups, sums);
 }
-
-enum class InputForm : std::uint8_t { floats, pairs, tiles };
-
-InputForm form_for(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
-  const KernelTable& kernels = device.kernels();
-  if (!m.round_x || m.layout.code == CodeKind::f32) return InputForm::floats;
-  const bool is_dense = m.layout.scale == ScaleKind::none;
-  if (kernels.pack_tiles &&
-      n_rows >= (is_dense ? kernels.fewest_tile_rows : kernels.fewest_quantized_tile_rows))
-    return InputForm::tiles;
-  return kernels.pack_pairs ? InputForm::pairs : InputForm::floats;
-}
-
-struct LinearInput {   // as LinearJob's
-  float* x = nullptr;  // or
-  std::uint32_t* pairs = nullptr;
-  std::uint16_t* tiles = nullptr;
-  float* group_sums = nullptr;
-
-  float* sums_of(const CpuMatrix& m, std::size_t row) const noexcept {
-    return group_sums ? group_sums + row * m.layout.n_groups : nullptr;
-  }
-};
 
 // Rows [begin, end) of x into tiles.
 void prepare_tiles(CpuDevice& device,
@@ -81,21 +58,43 @@ void prepare_rows(CpuDevice& device,
            : device.kernels().pack_rows(rows, n, m.padded_in(), width, to.x + first * k);
 }
 
+std::size_t n_panels_of(const LinearJob& job) noexcept { return (job.n_out + kPanel - 1) / kPanel; }
+
+}  // namespace
+
+InputForm form_for(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
+  const KernelTable& kernels = device.kernels();
+  if (!m.round_x || m.layout.code == CodeKind::f32) return InputForm::floats;
+  const bool is_dense = m.layout.scale == ScaleKind::none;
+  if (kernels.pack_tiles &&
+      n_rows >= (is_dense ? kernels.fewest_tile_rows : kernels.fewest_quantized_tile_rows))
+    return InputForm::tiles;
+  return kernels.pack_pairs ? InputForm::pairs : InputForm::floats;
+}
+
+LinearInput make_room(
+    CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows, Scratch& x, Scratch& sums) {
+  const std::size_t k = m.padded_in(),
+                    padded = (std::size_t{n_rows} + kRowAlign - 1) / kRowAlign * kRowAlign;
+  LinearInput to;
+  if (m.layout.has_bias) to.group_sums = sums.floats(padded * m.layout.n_groups);
+  const InputForm form = form_for(device, m, n_rows);
+  float* const place = x.floats(form == InputForm::tiles ? padded * k / 2 : padded * k);
+  if (form == InputForm::tiles) to.tiles = reinterpret_cast<std::uint16_t*>(place);
+  if (form == InputForm::pairs) to.pairs = reinterpret_cast<std::uint32_t*>(place);
+  if (form == InputForm::floats) to.x = place;
+  return to;
+}
+
 LinearInput prepare(CpuDevice& device, const CpuMatrix& m, ConstMatView x) {
   const std::uint32_t n = x.n_rows, k = m.padded_in();
-  const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign, padded = n_blocks * kRowAlign;
-  LinearInput to;
-  if (m.layout.has_bias) to.group_sums = device.sums().floats(padded * m.layout.n_groups);
-  const InputForm form = form_for(device, m, n);
-  if (form == InputForm::tiles) {
-    to.tiles = reinterpret_cast<std::uint16_t*>(device.inputs().floats(padded * k / 2));
+  const std::size_t n_blocks = (n + kRowAlign - 1) / kRowAlign;
+  const LinearInput to = make_room(device, m, n, device.inputs(), device.sums());
+  if (to.tiles) {
     device.split(n, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
       prepare_tiles(device, m, x, to, begin, end, device.thread_scratch(part, k));
     });
   } else {
-    float* const place = device.inputs().floats(padded * k);
-    form == InputForm::pairs ? void(to.pairs = reinterpret_cast<std::uint32_t*>(place))
-                             : void(to.x = place);
     device.split(n_blocks, std::size_t{n} * k, [&](std::size_t begin, std::size_t end, int part) {
       float* const rows = device.thread_scratch(part, std::size_t{kRowAlign} * k);
       for (std::size_t block = begin; block < end; ++block) {
@@ -121,9 +120,7 @@ LinearJob job_of(const CpuMatrix& m, const LinearInput& input, const float* bias
           .x_pairs = input.pairs};
 }
 
-std::size_t n_panels_of(const LinearJob& job) noexcept { return (job.n_out + kPanel - 1) / kPanel; }
-
-// Jobs of the same rows, in one fork. Items are (job, panel, chunk of rows), chunks innermost, so
+// Items are (job, panel, chunk of rows), chunks innermost, so
 // that a thread reads few weights twice. Tiles divide rows by themselves.
 void multiply(CpuDevice& cpu, std::span<const LinearJob> jobs) {
   std::size_t n_panels = 0, n_out = 0;
@@ -156,7 +153,6 @@ void multiply(CpuDevice& cpu, std::span<const LinearJob> jobs) {
   });
 }
 
-// Whether x made ready for one serves the other.
 bool take_the_same_input(const CpuDevice& cpu,
                          const CpuMatrix& a,
                          const CpuMatrix& b,
@@ -166,8 +162,6 @@ bool take_the_same_input(const CpuDevice& cpu,
          (!l.has_bias || l.group == m.group) && (l.group < kStep) == (m.group < kStep) &&
          form_for(cpu, a, n_rows) == form_for(cpu, b, n_rows);
 }
-
-}  // namespace
 
 void embed(ops::Device& device, const ops::EmbedArgs& a) noexcept {
   const CpuMatrix& m = matrix_of(a.table);

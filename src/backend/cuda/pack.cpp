@@ -36,6 +36,11 @@ struct Row {
   }
 };
 
+// Whether a scale of bf16 is finite as it is stored.
+bool shift_serves(float scale, Code code) noexcept {
+  return std::fabs(scale) < std::ldexp(1.0f, 128 - scale_shift(code, ScaleKind::bf16));
+}
+
 // fma in bf16 rounds once, the definition twice. The two agree for 4-bit codes, scales and biases
 // of bf16 where a bias is 0 or at least 2⁻¹⁰ of its scale: then fma(code, scale, bias) is exact in
 // f32, or the product is too small to bring the bias near the middle between two bf16 values.
@@ -43,7 +48,7 @@ bool bf16_fma_serves(float scale, float bias) noexcept {
   constexpr float kTiny = 0x1p-100f;  // away from denormals
   const float s = std::fabs(scale), b = std::fabs(bias);
   return (s == 0.0f || s > kTiny) && (b == 0.0f || (b > kTiny && b >= s * 0x1p-10f)) &&
-         std::isfinite(s) && std::isfinite(b);
+         std::isfinite(b);
 }
 
 // The narrowest kind that kernels have and that holds all scales and biases exactly.
@@ -60,8 +65,9 @@ ScaleKind find_scale_kind(const codec::WeightMatrix& weight, const Weight& w, Th
         const auto both = [&](auto round) {
           return same_bits(round(s), s) && same_bits(round(b), b);
         };
-        if (!both([](float x) { return to_f32(to_f16(x)); })) f16 = false;
-        if (!both([](float x) { return round_to_bf16(x); })) bf16 = false;
+        if (!both([](float x) { return to_f32(to_f16(x)); }) || !std::isfinite(s)) f16 = false;
+        if (!both([](float x) { return round_to_bf16(x); }) || !shift_serves(s, w.code))
+          bf16 = false;
         if (w.code == Code::nibble && !bf16_fma_serves(s, b)) bf16 = false;
       }
     }
@@ -162,7 +168,7 @@ void put_tile(const codec::WeightMatrix& weight, const Weight& w, std::size_t t,
       const std::size_t n_in_chunk = kChunkK / w.group;
       std::byte* const scales = to + g / n_in_chunk * w.chunk_bytes + codes_bytes(w.code);
       const std::size_t at = (g % n_in_chunk * kTileRows + in_tile) * (w.has_bias ? 2 : 1);
-      put_scale(w, row.scales[g], at, scales);
+      put_scale(w, std::ldexp(row.scales[g], scale_shift(w.code, w.scale)), at, scales);
       if (w.has_bias) put_scale(w, row.biases[g], at + 1, scales);
     }
   }

@@ -60,7 +60,9 @@ constexpr Shape kShapes[] = {
     {"affine4g64", 40, 320},    {"affine4g64", 600, 7168},  {"affine4g64", 9000, 256},
     {"affine4g64", 30000, 128}, {"affine8g32", 1500, 1024}, {"affine4g128", 2000, 512},
     {"q4_0", 2064, 1024},       {"q8_0", 520, 2048},        {"q4_k", 1100, 512},
-    {"q6_k", 3000, 512},        {"q5_1", 100, 640}};
+    {"q6_k", 3000, 512},        {"q5_1", 100, 640},         {"affine8g64", 9000, 256},
+    {"q4_0", 9000, 256},        {"q8_0", 9000, 384},        {"q4_k", 9000, 256},
+    {"q6_k", 9000, 256},        {"q4_1", 9000, 128}};
 
 TEST(CudaWide, GivesThePlainKernelsBits) {
   KVASIR_NEEDS_WIDE();
@@ -244,6 +246,28 @@ TEST(CudaBlas, SomeWayHasTheOwnKernelsBitsForStandardShapes) {
   EXPECT_EQ(choices.size(), 28u);
   for (const Blas::Choice& c : choices)
     EXPECT_TRUE(c.is_used) << c.n_out << " x " << c.k << ", " << c.n_rows << " rows";
+}
+
+// A shape that comes often is timed with all ways that the library offers: none changes a bit.
+TEST(CudaBlas, TheFastestWayHasTheFirstOnesBits) {
+  KVASIR_NEEDS_CUDA();
+  const std::unique_ptr<ops::Device> made = *make_cuda_device({});
+  CudaDevice& device = cuda_of(*made);
+  constexpr std::uint32_t kRows = 640, kOut = 3072, kIn = 1024;
+  const auto w = noise_matrix(device, kOut, kIn);
+  const Array<float> x(device, std::size_t{kRows} * kIn);
+  launch_noise(device.queue(), {x.data(), std::size_t{kRows} * kIn});
+  std::vector<float> first;
+  for (int i = 0; i < 40; ++i) {
+    const Array<float> out(device, std::size_t{kRows} * kOut);
+    device.ops().linear(device, {.x = mat_view(x.data(), kRows, kIn),
+                                 .weight = w.get(),
+                                 .bias = nullptr,
+                                 .out = mat_view(out.data(), kRows, kOut)});
+    const std::vector<float> got = out.get();
+    if (first.empty()) first = got;
+    ASSERT_TRUE(same_bits(got, first)) << "run " << i;
+  }
 }
 
 }  // namespace

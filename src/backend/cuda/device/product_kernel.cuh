@@ -298,7 +298,7 @@ struct WeightOperand {
         load_scales<F>(
             scales,
             at + codes_bytes(F::kCode) + (step * 16 >> group_shift) * (kTileRows * F::kRowBytes),
-            lane);
+            lane, offset);
       if constexpr (F::kCode == Code::nibble) {
         const uint4 four = words[step / 4];
         const std::uint32_t word = step % 4 == 0   ? four.x
@@ -308,8 +308,7 @@ struct WeightOperand {
         decode_nibbles<F>(word, scales, offset, a);
       } else {
         const uint4 two = words[step / 2];
-        decode_bytes<F::kHasBias>(step % 2 ? two.z : two.x, step % 2 ? two.w : two.y, scales,
-                                  offset, a);
+        decode_bytes<F>(step % 2 ? uint2{two.z, two.w} : uint2{two.x, two.y}, scales, offset, a);
       }
     }
   }

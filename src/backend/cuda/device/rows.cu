@@ -70,38 +70,52 @@ __global__ void convert_wide_kernel(const __grid_constant__ ConvertWideArgs p) {
       eight;
 }
 
-// One chunk of a tile by a warp: it decodes a thread's operands and lays them out as rows.
+// One chunk of a tile by a warp. A thread has eight elements of K of rows g and g + 8, g = its own,
+// then every second one after it: of a step's operands those of four lanes.
 template <class F>
 __global__ void decode_kernel(const __grid_constant__ DecodeArgs p) {
-  const unsigned lane = threadIdx.x % 32;
+  constexpr unsigned kRounds = 4;
+  const unsigned lane = threadIdx.x % 32, step = lane % 16 / 2, k_half = lane % 2;
   const std::uint32_t n_chunks = chunks_of(p.weight.k);
   const std::uint32_t chunk = blockIdx.x * (kThreads / 32) + threadIdx.x / 32;
-  if (chunk >= n_chunks) return;
+  const std::uint32_t k = chunk * kChunkK + step * 16 + k_half * 8;
+  if (chunk >= n_chunks || k >= p.weight.k) return;
   const std::uint32_t tile = p.first / kTileRows + blockIdx.y;
   const unsigned char* at = static_cast<const unsigned char*>(p.weight.data) +
                             (std::size_t{tile} * n_chunks + chunk) * p.weight.chunk_bytes;
+  const unsigned char* scales =
+      at + codes_bytes(F::kCode) + step * 16 / p.weight.group * kTileRows * F::kRowBytes;
+  const auto* words = reinterpret_cast<const std::uint32_t*>(at);
+  std::uint32_t codes[kRounds][4];
+  RawScale<F> raw[kRounds][2];
+#pragma unroll
+  for (unsigned i = 0; i < kRounds; ++i) {
+    const unsigned g = lane / 16 + 2 * i;
+#pragma unroll
+    for (unsigned c = 0; c < 4; ++c)
+      codes[i][c] = F::kCode == Code::nibble
+                        ? words[(step / 4 * 32 + g * 4 + c) * 4 + step % 4]
+                        : words[((step / 2 * 32 + g * 4 + c) * 2 + step % 2) * 2 + k_half];
+#pragma unroll
+    for (unsigned half = 0; half < 2; ++half)
+      raw[i][half] = fetch_scale<F>(scales + (g + 8 * half) * F::kRowBytes);
+  }
   const float offset = static_cast<float>(p.weight.offset);
-  RowScales scales;
-  for (unsigned step = 0; step < kSteps; ++step) {
-    const std::uint32_t k = chunk * kChunkK + step * 16;
-    if (k >= p.weight.k) return;
-    load_scales<F>(
-        scales, at + codes_bytes(F::kCode) + step * 16 / p.weight.group * kTileRows * F::kRowBytes,
-        lane);
-    std::uint32_t a[4];
-    if constexpr (F::kCode == Code::nibble) {
-      const auto* words = reinterpret_cast<const std::uint32_t*>(at);
-      decode_nibbles<F>(words[(step / 4 * 32 + lane) * 4 + step % 4], scales, offset, a);
-    } else {
-      const auto* words = reinterpret_cast<const uint2*>(at);
-      const uint2 both = words[(step / 2 * 32 + lane) * 2 + step % 2];
-      decode_bytes<F::kHasBias>(both.x, both.y, scales, offset, a);
-    }
-    for (unsigned r = 0; r < 4; ++r) {
-      const std::uint32_t row = blockIdx.y * kTileRows + lane / 4 + 8 * (r % 2);
+#pragma unroll
+  for (unsigned i = 0; i < kRounds; ++i) {
+#pragma unroll
+    for (unsigned half = 0; half < 2; ++half) {
+      const std::uint32_t row = blockIdx.y * kTileRows + lane / 16 + 2 * i + 8 * half;
+      const RowScale scale = scale_of<F>(raw[i][half], offset);
+      std::uint32_t pairs[4];
+#pragma unroll
+      for (unsigned c = 0; c < 4; ++c)
+        pairs[c] = F::kCode == Code::nibble
+                       ? decode_nibble_pair<F>(codes[i][c] >> (8 * k_half), half, scale, offset)
+                       : decode_byte_pair<F>(codes[i][c], half, scale, offset);
       if (row < p.n)
-        static_cast<std::uint32_t*>(
-            p.out)[(std::size_t{row} * p.weight.k + k + 2 * (lane % 4) + 8 * (r / 2)) / 2] = a[r];
+        static_cast<uint4*>(p.out)[(std::size_t{row} * p.weight.k + k) / 8] = {pairs[0], pairs[1],
+                                                                               pairs[2], pairs[3]};
     }
   }
 }
@@ -145,6 +159,7 @@ __device__ float element(const Weight& w, std::uint32_t row, std::uint32_t k) {
     const auto* halves = reinterpret_cast<const unsigned short*>(scales);
     scale = half_bits(halves[at_scale], w.scale == ScaleKind::f16);
     if (w.has_bias) bias = half_bits(halves[at_scale + 1], w.scale == ScaleKind::f16);
+    scale = ldexpf(scale, -scale_shift(w.code, w.scale));
   }
   const float value = static_cast<float>(static_cast<int>(code) - static_cast<int>(w.offset));
   return __fmaf_rn(value, scale, bias);

@@ -9,7 +9,8 @@
 //   byte: a u64 at [s/2][l][s%2], the element in byte 2·r + h
 // Signed codes are stored plus `offset`. Scales: [group in chunk][row] of {scale, bias} or {scale}.
 // Their kinds: f32; f16, groups of at least 32; bf16, likewise and with biases, and for nibbles
-// only where fma.rn.bf16x2 gives the defined weight for every code (pack.cpp).
+// only where fma.rn.bf16x2 gives the defined weight for every code (pack.cpp). With bf16 scales are
+// stored times 2^scale_shift.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -39,6 +40,14 @@ struct Weight {
   std::uint32_t pad;
 };
 static_assert(sizeof(Weight) == 48);
+
+// Bits 4 to 7 of a bf16 number and bits 16 to 23 of an f32 one are multiples of 2^-129 and 2^-133
+// when no others are set.
+constexpr int kNibbleShift = 129, kByteShift = 133;
+__host__ __device__ constexpr int scale_shift(Code code, ScaleKind kind) {
+  if (kind != ScaleKind::bf16) return 0;
+  return code == Code::nibble ? kNibbleShift : code == Code::byte ? kByteShift : 0;
+}
 
 __host__ __device__ constexpr std::uint32_t codes_bytes(Code code) {
   return code == Code::nibble ? 1024 : code == Code::byte ? 2048 : code == Code::bf16 ? 4096 : 8192;

@@ -40,72 +40,68 @@ __device__ inline void multiply_dense(const WideArgs& p,
   walk.leave(slot);
 }
 
-// x of one thread as operand B of a step of mma.m16n8k16, all rows. x: the chunk's panels.
-template <class P>
-__device__ inline void load_step(std::uint32_t x, unsigned step, std::uint32_t (&b)[P::kN / 4]) {
-  const unsigned lane = threadIdx.x % 32, row = lane % 8, piece = step % 4 * 2 + lane / 8 % 2;
-  const std::uint32_t at = x + step / 4 * P::kXPanel + row * 128 + (piece ^ row) * 16;
-  if constexpr (P::kN == 8) {
-    ldmatrix_x2(b, at);
-  } else {
-#pragma unroll
-    for (unsigned first = 0; first < P::kN; first += 16)
-      ldmatrix_x4(b + first / 4, at + (first + lane / 16 * 8) * 128);
-  }
-}
-
-// Two chunks a stage: while one is multiplied, the next one is fetched. Every warp has a chain of
-// mma.sync: it asks for nothing but its own operands, so that decoding fills its waits.
-template <class F, class P>
+// Two chunks a stage. A chunk's operands are decoded in registers while the products of the chunk
+// before are on their way; those that follow its own are fetched meanwhile.
+template <class F, class P, SlabRows kRows>
 __device__ inline void multiply_codes(const WideArgs& p,
                                       const WideMemory& m,
                                       WideWalk& walk,
                                       const WideSlab& slab,
-                                      float (&sums)[P::kN / 8][4]) {
+                                      float (&sums)[P::kN / 2]) {
   static_assert(P::kStageChunks == 2);
+  using Chunk = WideChunk<F, kRows>;
   const std::uint32_t n_chunks = chunks_of(p.format.k), chunk_bytes = p.format.chunk_bytes;
-  const WideCodes<F> codes{threadIdx.x % 32,
-                           31u - static_cast<unsigned>(__clz(static_cast<int>(p.format.group))),
-                           static_cast<float>(p.format.offset),
-                           p.is_gated != 0,
-                           p.is_spread != 0,
-                           slab.half};
-  const std::uint32_t first = (p.is_gated ? slab.tile / 2 * 2 : slab.tile) * 2 * chunk_bytes,
-                      second = p.is_gated ? first + 2 * chunk_bytes : first;
-  const auto fetch = [&](unsigned slot, std::uint32_t c, WideChunk<F>& to) {
+  const WideCodes<F, kRows> codes{
+      threadIdx.x % 32, 31u - static_cast<unsigned>(__clz(static_cast<int>(p.format.group))),
+      static_cast<float>(p.format.offset), slab.half};
+  constexpr bool kIsGated = kRows == SlabRows::gated;
+  const std::uint32_t first = (kIsGated ? slab.tile / 2 * 2 : slab.tile) * 2 * chunk_bytes,
+                      second = kIsGated ? first + 2 * chunk_bytes : first;
+  const auto fetch = [&](unsigned slot, std::uint32_t c, Chunk& to) {
     const unsigned char* const at = m.ring + slot * m.slot_bytes + c * chunk_bytes;
     codes.fetch(at + first, at + second, to);
   };
-  const auto multiply = [&](WideChunk<F>& chunk, std::uint32_t x) {
-    codes.prepare(chunk);
+  const auto multiply = [&](const Chunk& chunk, std::uint32_t x) {
+    // One value a warp, which the compiler sees.
+    const std::uint32_t b = __shfl_sync(0xffffffffu, low_rows_of_k(x), 0);
+    std::uint32_t a[kSteps][4];
 #pragma unroll
-    for (unsigned step = 0; step < kSteps; ++step) {
-      std::uint32_t a[4] = {}, b[P::kN / 4];
-      load_step<P>(x, step, b);
-      codes.decode(chunk, step, a);
+    for (unsigned step = 0; step < kSteps; ++step) codes.decode(chunk, step, a[step]);
+    hold(a);
+    wgmma_fence();
 #pragma unroll
-      for (unsigned nt = 0; nt < P::kN / 8; ++nt) mma_bf16(sums[nt], a, b[2 * nt], b[2 * nt + 1]);
-    }
+    for (unsigned step = 0; step < kSteps; ++step)
+      multiply_held(sums, a[step], b + (step / 4 * (P::kXPanel >> 4) + step % 4 * 2));
+    wgmma_commit();
+    wgmma_wait<1>();
   };
-  WideChunk<F> even, odd;
-  unsigned slot = walk.enter();
+  Chunk even, odd;
+  unsigned slot = walk.enter(), before = slot;
   fetch(slot, 0, even);
-  for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += 2) {
+  hold(sums);
+  for (std::uint32_t chunk = 0; chunk + 1 < n_chunks; chunk += 2) {
     const std::uint32_t x = m.at + slot * m.slot_bytes + m.x_at;
-    const bool has_odd = chunk + 1 < n_chunks;
-    if (has_odd) fetch(slot, 1, odd);
+    fetch(slot, 1, odd);
     multiply(even, x);
-    const unsigned before = slot;
+    if (chunk > 0) walk.leave(before);
+    before = slot;
     if (chunk + 2 < n_chunks) {
       slot = walk.enter();
       fetch(slot, 0, even);
     }
-    if (has_odd) multiply(odd, x + 2 * P::kXPanel);
-    walk.leave(before);
+    multiply(odd, x + 2 * P::kXPanel);
   }
+  wgmma_wait();
+  if (n_chunks % 2 > 0) {
+    if (n_chunks > 1) walk.leave(before);
+    multiply(even, m.at + slot * m.slot_bytes + m.x_at);
+    wgmma_wait();
+  }
+  hold(sums);
+  walk.leave(slot);
 }
 
-// A pass in which this warp or its group has nothing to multiply.
+// A pass in which this group has nothing to multiply.
 template <class P>
 __device__ inline void skip_pass(const WideArgs& p, WideWalk& walk) {
   for (std::uint32_t chunk = 0; chunk < chunks_of(p.format.k); chunk += P::kStageChunks)
@@ -154,7 +150,7 @@ __device__ inline void store_slab(const WideArgs& p,
   }
 }
 
-template <class F, class P>
+template <class F, class P, SlabRows kRows>
 __device__ inline void multiply_passes(const WideArgs& p,
                                        const WideShare& share,
                                        const WideMemory& m,
@@ -164,15 +160,13 @@ __device__ inline void multiply_passes(const WideArgs& p,
     const WideShare::Pass pass = share.pass(i);
     const unsigned first = group * kGroupTiles;
     const WideSlab slab(p, pass, first + threadIdx.x % kWarpgroup / 32);
-    const bool has_slabs = first < (p.is_spread ? 2 * pass.n : pass.n);
     float sums[P::kN / 2] = {};
-    if constexpr (F::kIsDense) {
-      has_slabs ? multiply_dense<P>(p, m, walk, group, sums) : skip_pass<P>(p, walk);
+    if (first >= (kRows == SlabRows::spread ? 2 * pass.n : pass.n)) {
+      skip_pass<P>(p, walk);
+    } else if constexpr (F::kIsDense) {
+      multiply_dense<P>(p, m, walk, group, sums);
     } else {
-      float tiles[P::kN / 8][4] = {};
-      slab.is_there ? multiply_codes<F, P>(p, m, walk, slab, tiles) : skip_pass<P>(p, walk);
-#pragma unroll
-      for (unsigned i = 0; i < P::kN / 2; ++i) sums[i] = tiles[i / 4][i % 4];
+      multiply_codes<F, P, kRows>(p, m, walk, slab, sums);
     }
     if (slab.is_there) store_slab<P::kN>(p, pass.first, slab, sums);
   }
@@ -203,7 +197,13 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
   // One value a warp, which the compiler sees: descriptors are made of it.
   const unsigned group = __shfl_sync(0xffffffffu, threadIdx.x / kWarpgroup, 0);
   if (threadIdx.x < n_multiply) {
-    multiply_passes<F, P>(p, share, m, group);
+    if (F::kIsDense || (!p.is_gated && !p.is_spread)) {
+      multiply_passes<F, P, SlabRows::whole>(p, share, m, group);
+    } else if (p.is_gated) {
+      if constexpr (!F::kIsDense) multiply_passes<F, P, SlabRows::gated>(p, share, m, group);
+    } else {
+      if constexpr (!F::kIsDense) multiply_passes<F, P, SlabRows::spread>(p, share, m, group);
+    }
   } else if (threadIdx.x < n_multiply + P::kWeightThreads) {
     if constexpr (F::kIsDense) {
       bring_dense<P>(p, share, m);
