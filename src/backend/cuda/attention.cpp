@@ -67,37 +67,26 @@ std::uint32_t segments_of(const ops::AttentionArgs& a, std::uint32_t longest) no
 constexpr std::uint32_t kMergedByLast = 32;  // segments of a row; of more a kernel makes outputs
 
 // Rows of few new tokens on tensor cores: a block walks all segments of its pairs, or some of them.
-// prepare: the heads of the one new token of each row are still to be made; or null.
-void attend_few(CudaDevice& cuda,
-                AttentionParams& p,
-                const AttentionGrid& whole,
-                const QueryKeyParams* prepare) noexcept {
+void attend_few(CudaDevice& cuda, AttentionParams& p, const AttentionGrid& whole) noexcept {
   const FewBlocks blocks = few_blocks_of(p);
-  const auto n_multiprocessors = static_cast<std::uint32_t>(cuda.n_multiprocessors());
   const std::uint32_t n_groups =
       p.n_kv_heads *
       ((whole.most_new * (p.n_heads / p.n_kv_heads) + blocks.pairs - 1) / blocks.pairs);
-  const Places places{.a_row = n_groups, .places = n_multiprocessors * blocks.a_multiprocessor};
+  const Places places{
+      .a_row = n_groups,
+      .places = static_cast<std::uint32_t>(cuda.n_multiprocessors()) * blocks.a_multiprocessor};
   AttentionGrid grid = whole;
   grid.n_splits = splits_of(places.places, places.a_row * grid.n_rows, p.max_segments);
-  grid.is_wide = grid.n_splits * places.a_row * grid.n_rows <= n_multiprocessors;
-  if (prepare && p.max_segments > 1 && p.max_segments <= kMostJoined &&
-      p.max_segments * places.a_row * grid.n_rows <= n_multiprocessors && has_joined_attention()) {
-    grid.n_splits = p.max_segments;
-    grid.is_joined = true;
-    launch_attend_fresh(cuda.queue(), p, *prepare, grid);
+  grid.is_wide = grid.n_splits * places.a_row * grid.n_rows <=
+                 static_cast<std::uint32_t>(cuda.n_multiprocessors());
+  if (grid.n_splits == 1) {
+    launch_attend_few(cuda.queue(), p, grid);
     return;
   }
-  const bool makes_heads = prepare && grid.is_wide;
-  if (prepare && !makes_heads) launch_query_key(cuda.queue(), *prepare);
-  const auto launch = [&](const AttentionGrid& g) {
-    makes_heads ? launch_attend_fresh(cuda.queue(), p, *prepare, g)
-                : launch_attend_few(cuda.queue(), p, g);
-  };
-  if (grid.n_splits == 1) return launch(grid);
   if (p.max_segments <= kMergedByLast)
     p.arrivals = cuda.workspace<std::uint32_t>(kArrivals, std::size_t{grid.n_rows} * n_groups);
-  attend_in_parts(cuda, p, grid, places, launch);
+  attend_in_parts(cuda, p, grid, places,
+                  [&](const AttentionGrid& g) { launch_attend_few(cuda.queue(), p, g); });
 }
 
 }  // namespace
@@ -124,7 +113,7 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
       AttentionParams few = p;
       few.is_few = 1;
       if (serves_tensor_cores(few)) {
-        attend_few(cuda, few, grid, nullptr);
+        attend_few(cuda, few, grid);
       } else {
         attend_in_parts(cuda, few, grid,
                         {.a_row = a.n_heads,
@@ -139,7 +128,8 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
   }
 }
 
-// Where each row has one new token and few blocks attend, they make its heads themselves.
+// Rows of one new token each that are few and short: a block for each of their segments, which also
+// makes what query_key makes and rounds outputs for the product that follows.
 void prepared_attention(ops::Device& device, const ops::PreparedAttentionArgs& a) noexcept {
   const ops::AttentionArgs& attend = a.attend;
   const auto is_one = [](const KvRowView& row) { return row.n_new == 1 && !row.is_encoded; };
@@ -150,10 +140,16 @@ void prepared_attention(ops::Device& device, const ops::PreparedAttentionArgs& a
   const QueryKeyParams prepare = query_key_params(cuda, a.prepare);
   const auto rows = cuda.rows_of(all, attend.kv.block_tokens, attend.q.n_rows);
   AttentionParams p = params_of(attend, false, rows.view.rows);
-  p.is_few = 1;
-  if (!takes_fresh_heads(p, prepare)) return ops::prepared_attention_composed(device, a);
   p.max_segments = segments_of(attend, rows.longest);
-  attend_few(cuda, p, {.n_rows = rows.n_rows, .most_new = 1, .n_splits = 1}, &prepare);
+  const std::uint32_t n_blocks = p.max_segments * p.n_kv_heads * rows.n_rows;
+  if (n_blocks > static_cast<std::uint32_t>(cuda.n_multiprocessors()) ||
+      !takes_fresh_heads(p, prepare))
+    return ops::prepared_attention_composed(device, a);
+  Products& products = cuda.products();
+  p.copy = products.copy_of_next(attend.out.n_rows, attend.out.n_cols, Products::CopyOf::other);
+  launch_attend_fresh(cuda.queue(), p, prepare,
+                      {.n_rows = rows.n_rows, .most_new = 1, .n_splits = p.max_segments});
+  products.keep_copy(attend.out, p.copy);
 }
 
 }  // namespace kvasir::backend::cuda

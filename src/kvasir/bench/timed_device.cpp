@@ -98,7 +98,8 @@ constexpr std::string_view kNames[] = {
     "pick"};
 constexpr std::size_t kCount = std::size(kNames);
 static_assert(std::tuple_size_v<decltype(kMembers)> == kCount);
-static_assert(sizeof(T) == kCount * sizeof(void*));  // no entry is left out
+// No entry is left out but prepared_attention, which shows as query_key and attention.
+static_assert(sizeof(T) == (kCount + 1) * sizeof(void*));
 
 template <std::size_t... kIndex>
 void wrap(T& table, std::index_sequence<kIndex...>) {

@@ -5,6 +5,15 @@
 #include <utility>
 
 namespace kvasir::model {
+namespace {
+
+bool is_in_order(std::span<const std::uint32_t> rows) noexcept {
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows[i] != i) return false;
+  return true;
+}
+
+}  // namespace
 
 LogitsView Decoder::forward(const StepBatch& batch) {
   embed(batch.tokens);
@@ -153,15 +162,22 @@ void Decoder::per_layer_block(std::size_t layer) {
 
 // Only the wanted rows pass the final norm and the head; an embedding model ends with the norm.
 LogitsView Decoder::head(std::span<const std::uint32_t> wanted) {
-  settle();
   const auto n_wanted = static_cast<std::uint32_t>(wanted.size());
   const std::uint32_t width = config_.has_head ? config_.vocab : config_.hidden;
+  const bool is_whole = config_.has_head && n_wanted == n_tokens_ && is_in_order(wanted);
+  if (!is_whole) settle();
   if (n_wanted == 0) return {.data = nullptr, .n_rows = 0, .vocab = width};
-  const MatView rows = scratch_.wanted.rows(0, n_wanted);
-  const MatView logits = scratch_.logits.rows(0, n_wanted);
-  ops_.gather_rows(device_, {.x = residual_, .rows = wanted, .out = rows});
-  if (!weights_.norm.empty()) norm(weights_.norm, rows, rows);
+  ConstMatView rows;
+  if (is_whole) {  // a decode step: the norm comes with the last addition
+    rows = normed_or_residual(weights_.norm);
+  } else {
+    const MatView gathered = scratch_.wanted.rows(0, n_wanted);
+    ops_.gather_rows(device_, {.x = residual_, .rows = wanted, .out = gathered});
+    if (!weights_.norm.empty()) norm(weights_.norm, gathered, gathered);
+    rows = gathered;
+  }
   if (!config_.has_head) return {.data = rows.data, .n_rows = n_wanted, .vocab = width};
+  const MatView logits = scratch_.logits.rows(0, n_wanted);
   ops_.linear(device_, {.x = rows, .weight = &weights_.head(), .bias = nullptr, .out = logits});
   if (config_.logit_scale != 1.0f || config_.logit_softcap > 0.0f) {
     ops_.scale(device_,

@@ -37,7 +37,7 @@ struct AttentionParams {
   std::uint32_t part_tokens;
   std::uint32_t most_keys;  // > 0: a query sees so many at most: keys are numbers in its selection
   std::uint32_t is_few;     // serves rows of at most kFewTokens new tokens; 0: the others
-  Bf16Copy copy;            // of outputs, by launch_attend_on_hopper alone
+  Bf16Copy copy;            // of outputs, by launch_attend_on_hopper and launch_attend_fresh
 };
 
 // How a step's rows become a grid; every number may be too large.
@@ -45,7 +45,6 @@ struct AttentionGrid {
   std::uint32_t n_rows, most_new;
   std::uint32_t n_splits;  // blocks that share a row's segments
   bool is_wide = false;  // a block has a multiprocessor to itself, and may bring more keys at once
-  bool is_joined = false;  // n_splits blocks, a power of two, are a cluster and have a segment each
 };
 
 // Whether the tensor-core kernels take rows of this shape. A layer's rows are always theirs or
@@ -59,11 +58,8 @@ struct FewBlocks {
 };
 FewBlocks few_blocks_of(const AttentionParams& params);
 void launch_attend_few(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
-// Heads of the rows' new tokens, one a row, are made on the way: launch_query_key and the above,
-// but for what is left in q and k. Where the grid is wide; up to kMostJoined segments may be
-// joined.
-constexpr std::uint32_t kMostJoined = 8;
-bool has_joined_attention();
+// launch_query_key and the above of rows of one new token each, up to eight segments of them, but
+// for what is left in q and k; outputs go to p.copy too. n_splits: max_segments, a power of two.
 bool takes_fresh_heads(const AttentionParams& params, const QueryKeyParams& prepare);
 void launch_attend_fresh(Queue& queue,
                          const AttentionParams& params,

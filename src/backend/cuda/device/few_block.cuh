@@ -95,7 +95,7 @@ struct FewBlock {
                                lane / 16 * 16;
 #pragma unroll
     for (int step = 0; step < S::kSteps; ++step) {
-      if (16u * step >= p.dim) break;
+      if (!S::kIsLone && 16u * step >= p.dim) break;
 #pragma unroll
       for (int k = 0; k < S::kKeySteps; ++k) {
         std::uint32_t a[4];
@@ -182,7 +182,7 @@ struct FewBlock {
     } else {
       score_exact(x);
     }
-    if (p.has_softcap != 0) {
+    if (!S::kIsLone && p.has_softcap != 0) {
 #pragma unroll
       for (int k = 0; k < S::kKeySteps; ++k)
         for (int n = 0; n < S::kGroups; ++n)
@@ -355,8 +355,7 @@ struct FewBlock {
   __device__ void add_values(std::uint32_t first,
                              const float (&keep)[S::kTiles][S::kGroups][2],
                              Load&& load) {
-    constexpr int kTilesAtOnce = S::kWarps == 8 ? S::kTiles : 1,
-                  kStepsAtOnce = S::kWarps == 8 ? 4 : 2;
+    constexpr int kTilesAtOnce = S::kIsLone ? S::kTiles : 1, kStepsAtOnce = S::kIsLone ? 4 : 2;
     if (warp * S::kDims >= p.dim) return;
     float own_keep[S::kTiles][S::kGroups] = {};
     if (warp == 0) {

@@ -3,43 +3,9 @@
 #pragma once
 
 #include "backend/cuda/device/few_block.cuh"
+#include "backend/cuda/device/near_blocks.cuh"
 
 namespace kvasir::backend::cuda {
-
-// All threads of the cluster's blocks but those that have ended; what they wrote is seen.
-__device__ inline void meet_cluster() {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile(
-      "barrier.cluster.arrive.release;\n"
-      "barrier.cluster.wait.acquire;" ::
-          : "memory");
-#endif
-}
-
-// An address of this block's shared memory as that of another block of the cluster.
-__device__ inline std::uint32_t address_in(std::uint32_t block, std::uint32_t address) {
-  std::uint32_t there = address;
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
-#endif
-  return there;
-}
-__device__ inline float2 load_two_of_cluster(std::uint32_t address) {
-  float2 x{};
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
-#endif
-  return x;
-}
-__device__ inline float4 load_four_of_cluster(std::uint32_t address) {
-  float4 x{};
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(address));
-#endif
-  return x;
-}
 
 // Pairs' maxima and sums, and outputs, in the places of endings and of keys.
 template <class S>
@@ -91,9 +57,14 @@ struct ClusterParts {
       }
       const std::uint32_t head = block.source.head * heads + pair;
       const float keep = p.sinks ? add_sink(kept, p.sinks[head]) : 1.0f;
-      float* const to = p.out.row(block.row.first_token) + std::size_t{head} * p.dim + d;
+      const std::uint32_t token = block.row.first_token, column = head * p.dim + d;
+      float* const to = p.out.row(token) + column;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) to[e] = out[e] * keep / kept.sum;
+      for (int e = 0; e < 4; ++e) to[e] = out[e] = out[e] * keep / kept.sum;
+      if (p.copy.data)
+        *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(p.copy.data) +
+                                  p.copy.place(token, column)) = {pack_bf16(out[0], out[1]),
+                                                                  pack_bf16(out[2], out[3])};
     }
   }
 };

@@ -2,7 +2,6 @@
 // attends to it. They go to shared memory at once, the key and the value also to their places.
 #pragma once
 
-#include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/few_block.cuh"
 #include "backend/cuda/device/kept_head.cuh"
 
@@ -12,17 +11,14 @@ template <class S>
 class FreshHeads {
  public:
   // kv_head's queries by the block's first warps, then the key, then the value.
-  __device__ FreshHeads(const QueryKeyParams& p, const FewBlock<S>& block)
-      : p_(p), block_(block), heads_(block.p.n_heads / block.p.n_kv_heads), own_{made(0), made(1)} {
-    static_assert(!S::kEncoded && S::kUnit == kSegment && S::kGroups == 1 && kMost == 2);
-  }
+  __device__ FreshHeads(const QueryKeyParams& p, const FewBlock<S>& block, std::uint32_t heads)
+      : p_(p), block_(block), heads_(heads), own_{made(0), made(1)} {}
 
   __device__ void load_tables() {
     for_each([](KeptHead& head, std::uint32_t) { head.load_tables(); });
   }
-  // After the kernels ahead have ended. first: of the unit in shared memory. has_place: whether the
-  // token's position is this block's to write; it is in the unit if that reaches so far.
-  __device__ void make(std::uint32_t first, bool has_place) {
+  // After the kernels ahead have ended. first: of the block's keys, the token's may be among them.
+  __device__ void make(std::uint32_t first) {
     for_each([](KeptHead& head, std::uint32_t) { head.load_elements(); });
     const std::uint32_t r = block_.row.length - first;
     for_each([&](KeptHead& head, std::uint32_t item) {
@@ -33,19 +29,17 @@ class FreshHeads {
                                                                 pack_bf16(head.v[2], head.v[3])};
         return;
       }
-      if (!has_place) return;
+      if (r >= S::kUnit) return;
       head.store();
       const FewSideLayout& side = head.kind == HeadKind::key ? block_.at.k : block_.at.v;
-      if (r < S::kUnit)
-        *reinterpret_cast<uint2*>(block_.shared + side.codes + r * side.stride + 2 * head.at) =
-            head.as_bf16();
+      *reinterpret_cast<uint2*>(block_.shared + side.codes + r * side.stride + 2 * head.at) =
+          head.as_bf16();
     });
     __syncthreads();
   }
-  // As FewBlock's.
+  // Operand B of the scores.
   __device__ void load_queries(FewBlock<S>& block) const {
     const std::uint32_t g = block.lane / 4, c = block.lane % 4;
-    block.seen[0][0] = block.pair(2 * c).seen, block.seen[0][1] = block.pair(2 * c + 1).seen;
 #pragma unroll
     for (int step = 0; step < S::kSteps; ++step) {
       const auto* const from = reinterpret_cast<const std::uint32_t*>(query(g)) + 8 * step + c;
@@ -55,7 +49,8 @@ class FreshHeads {
   }
 
  private:
-  static constexpr int kMost = (S::kPairs + 2 + S::kWarps - 1) / S::kWarps;
+  static_assert(S::kIsLone && S::kGroups == 1);
+  static constexpr int kMost = 2;  // heads of a warp: eight queries, the key and the value
   static constexpr std::uint32_t kStride = 2 * S::kDim + 16;
   static_assert(S::kPairs * kStride <= S::kUnit / 16 * 256, "in the place of weights");
 

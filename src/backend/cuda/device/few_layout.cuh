@@ -8,11 +8,12 @@
 namespace kvasir::backend::cuda {
 
 // kUnit keys are worked on together by four or eight warps: of the scores a warp has kRows keys, of
-// the output kDims columns or none. kGroups · 8 pairs (query, head).
+// the output kDims columns or none. kGroups · 8 pairs (query, head). Eight warps (kIsLone): one
+// token a row, rows of kDim elements, no soft cap.
 template <int kDimOf, bool kEncodedOf, int kGroupsOf, int kUnitOf, int kWarpsOf = 4>
 struct FewShape {
   static constexpr int kDim = kDimOf, kGroups = kGroupsOf, kUnit = kUnitOf;
-  static constexpr bool kEncoded = kEncodedOf;
+  static constexpr bool kEncoded = kEncodedOf, kIsLone = kWarpsOf == 8;
   static constexpr int kWarps = kWarpsOf, kThreads = 32 * kWarps, kPairs = 8 * kGroups;
   static constexpr int kRows = kUnit / kWarps, kKeySteps = kRows / 16;
   static constexpr int kTiles = kUnit / static_cast<int>(kTile);

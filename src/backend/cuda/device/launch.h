@@ -12,7 +12,7 @@
 
 namespace kvasir::backend::cuda {
 
-constexpr std::size_t kMaxParams = 512;  // bytes of a kernel's struct
+constexpr std::size_t kMaxParams = 640;  // bytes of a kernel's struct
 
 class Queue {
  public:
