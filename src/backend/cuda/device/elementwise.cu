@@ -11,7 +11,6 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr std::uint32_t kWarpGroup = 512;  // groups up to so long are a warp's
-constexpr std::uint32_t kFewNorms = 8;     // up to so many groups of more threads are clusters'
 
 bool is_vectored(const void* data, std::size_t stride, std::uint32_t n) {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % 4 == 0 && n % 4 == 0;
@@ -22,15 +21,15 @@ __global__ void norm_by_warps(NormParams p) {
   const std::uint32_t n_groups = p.x.n_cols / p.group;
   const std::size_t item = std::size_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
   if (item >= std::size_t{p.x.n_rows} * n_groups) return;
-  norm_group<Team::warp, false>(p, item / n_groups,
-                                static_cast<std::uint32_t>(item % n_groups) * p.group);
+  norm_group<false, false>(p, item / n_groups,
+                           static_cast<std::uint32_t>(item % n_groups) * p.group);
 }
 
 template <bool kFour>
 __global__ void norm_by_blocks(NormParams p) {
   begin_early();
   const std::uint32_t n_groups = p.x.n_cols / p.group;
-  norm_group<Team::block, kFour>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
+  norm_group<true, kFour>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
 }
 
 __global__ void norm_kept_by_warps(NormParams p) {
@@ -38,20 +37,13 @@ __global__ void norm_kept_by_warps(NormParams p) {
   const std::uint32_t n_groups = p.x.n_cols / p.group;
   const std::size_t item = std::size_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
   if (item >= std::size_t{p.x.n_rows} * n_groups) return await_previous();
-  norm_kept<Team::warp>(p, item / n_groups, static_cast<std::uint32_t>(item % n_groups) * p.group);
+  norm_kept<false>(p, item / n_groups, static_cast<std::uint32_t>(item % n_groups) * p.group);
 }
 
 __global__ void __launch_bounds__(1024, 2) norm_kept_by_blocks(NormParams p) {
   let_next_start();
   const std::uint32_t n_groups = p.x.n_cols / p.group;
-  norm_kept<Team::block>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
-}
-
-__global__ void KVASIR_CLUSTER(kNormBlocks) __launch_bounds__(256, 2)
-    norm_kept_by_clusters(NormParams p) {
-  let_next_start();
-  const std::uint32_t n_groups = p.x.n_cols / p.group, item = blockIdx.x / kNormBlocks;
-  norm_kept<Team::cluster>(p, item / n_groups, item % n_groups * p.group);
+  norm_kept<true>(p, blockIdx.x / n_groups, blockIdx.x % n_groups * p.group);
 }
 
 // Of a head's columns the last ones may be missing: those behind its pairs, of the last head.
@@ -152,15 +144,6 @@ void launch_elements(Queue& queue,
   queue.launch_early(vectored ? four : one, grid, n_threads, 0, p);
 }
 
-bool has_norms_by_clusters() {
-  static const bool is_there = [] {
-    cudaFuncAttributes facts{};
-    return cudaFuncGetAttributes(&facts, norm_kept_by_clusters) == cudaSuccess &&
-           facts.binaryVersion >= 90;
-  }();
-  return is_there;
-}
-
 template <class M>
 bool is_vectored(const M& m) {
   return is_vectored(m.data, m.stride, m.n_cols);
@@ -181,12 +164,7 @@ void launch_norm(Queue& queue, const NormParams& p) {
                        dim3((n_items + a_block - 1) / a_block), 32 * a_block, 0, p);
   } else {
     const unsigned n_threads = p.group >= 4096 ? 1024 : p.group >= 2048 ? 512 : 256;
-    const bool is_kept = vectored && p.group <= n_threads * 4 * kKeptFours<Team::block>;
-    if (is_kept && n_threads >= 512 && n_items <= kFewNorms && has_norms_by_clusters()) {
-      queue.launch_early(norm_kept_by_clusters, dim3(n_items * kNormBlocks),
-                         n_threads / kNormBlocks, 0, p);
-      return;
-    }
+    const bool is_kept = vectored && p.group <= n_threads * 4 * kKeptFours<true>;
     queue.launch_early(is_kept    ? norm_kept_by_blocks
                        : vectored ? norm_by_blocks<true>
                                   : norm_by_blocks<false>,

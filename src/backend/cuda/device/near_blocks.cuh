@@ -49,10 +49,5 @@ __device__ inline float4 load_four_of_cluster(std::uint32_t address) {
 #endif
   return x;
 }
-__device__ inline void store_in_cluster(std::uint32_t address, float x) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
-#endif
-}
 
 }  // namespace kvasir::backend::cuda

@@ -5,7 +5,6 @@
 #include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/math.cuh"
-#include "backend/cuda/device/near_blocks.cuh"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -43,39 +42,21 @@ struct Pack {
   }
 };
 
-// Who norms a group together: a warp, a block, or a cluster of kNormBlocks blocks, which each leave
-// room for a product's block beside them.
-enum class Team { warp, block, cluster };
-constexpr unsigned kNormBlocks = 4;
-
-// Of a sum alone: those of all warps.
+// Sums of a team of threads: a warp, or all warps of a block, a multiple of four, in ascending
+// order. shared: of this sum alone.
 struct WarpSums {
   float4 of[8];
 };
-// Sums of a team of threads: of a warp, or of all warps, a multiple of four, in ascending order.
-template <Team kTeam>
+template <bool kBlock>
 __device__ float sum_of_team(float x, WarpSums& shared) {
   x = sum_of_warp(x);
-  if constexpr (kTeam == Team::warp) return x;
-  unsigned n_threads = blockDim.x;
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  if constexpr (kTeam == Team::block) {
-    if (lane == 0) reinterpret_cast<float*>(shared.of)[warp] = x;
-    __syncthreads();
-  } else {
-    const unsigned number = blockIdx.x % kNormBlocks * (blockDim.x / 32) + warp;
-    if (lane < kNormBlocks)
-      store_in_cluster(
-          address_in(lane,
-                     static_cast<std::uint32_t>(__cvta_generic_to_shared(&shared)) + 4 * number),
-          x);
-    meet_cluster();
-    n_threads *= kNormBlocks;
-  }
+  if constexpr (!kBlock) return x;
+  if (threadIdx.x % 32 == 0) reinterpret_cast<float*>(shared.of)[threadIdx.x / 32] = x;
+  __syncthreads();
   float sum = 0.0f;
 #pragma unroll
   for (unsigned i = 0; i < 8; ++i) {
-    if (i * 128 >= n_threads) break;
+    if (i * 128 >= blockDim.x) break;
     const float4 four = shared.of[i];
     sum = (((sum + four.x) + four.y) + four.z) + four.w;
   }
@@ -84,13 +65,12 @@ __device__ float sum_of_team(float x, WarpSums& shared) {
 
 // Element i of a group is thread (i mod n_threads)'s, ascending: the same bits with kFour or not,
 // because a thread's four sums go by i mod 4 in either case.
-template <Team kTeam, bool kFour>
+template <bool kBlock, bool kFour>
 __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t begin) {
   __shared__ WarpSums shared[2];
   using Elements = Pack<kFour>;
   const float* const x = p.x.row(row) + begin;
   float* const out = p.out.row(row) + begin;
-  constexpr bool kBlock = kTeam == Team::block;
   const unsigned lane = kBlock ? threadIdx.x : threadIdx.x % 32;
   const std::uint32_t step = (kBlock ? blockDim.x : 32) * 4;
   // f(i, element index within four, elements)
@@ -110,7 +90,7 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
         sum = term(sum, e.v[i]);
       }
     });
-    return sum_of_team<kTeam>((sums[0] + sums[1]) + (sums[2] + sums[3]), warps);
+    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), warps);
   };
   if (p.added.data) {  // by the threads that read the sums below
     float* const sums = p.sum.row(row) + begin;
@@ -146,23 +126,18 @@ __device__ void norm_group(const NormParams& p, std::size_t row, std::uint32_t b
 }
 
 // Fours of elements that a thread keeps of a group.
-template <Team kTeam>
-constexpr std::uint32_t kKeptFours = kTeam == Team::warp ? 4 : 2;
+template <bool kBlock>
+constexpr std::uint32_t kKeptFours = kBlock ? 2 : 4;
 
 // The same of a group that fits its threads' registers: it is read once. The weight, which no
 // kernel writes, is read before the kernels ahead have ended.
-template <Team kTeam>
+template <bool kBlock>
 __device__ void norm_kept(const NormParams& p, std::size_t row, std::uint32_t begin) {
   __shared__ WarpSums shared[2];
   using Four = Pack<true>;
-  constexpr std::uint32_t kFours = kKeptFours<kTeam>;
-  const unsigned lane = kTeam == Team::warp ? threadIdx.x % 32
-                        : kTeam == Team::block
-                            ? threadIdx.x
-                            : blockIdx.x % kNormBlocks * blockDim.x + threadIdx.x;
-  const std::uint32_t step = 4 * (kTeam == Team::warp    ? 32
-                                  : kTeam == Team::block ? blockDim.x
-                                                         : kNormBlocks * blockDim.x);
+  constexpr std::uint32_t kFours = kKeptFours<kBlock>;
+  const unsigned lane = kBlock ? threadIdx.x : threadIdx.x % 32;
+  const std::uint32_t step = (kBlock ? blockDim.x : 32) * 4;
   Four kept[kFours], weights[kFours];
   // f(place, index of the four)
   const auto for_each = [&](auto&& f) {
@@ -172,7 +147,6 @@ __device__ void norm_kept(const NormParams& p, std::size_t row, std::uint32_t be
   };
   if (p.weight)
     for_each([&](std::uint32_t at, std::uint32_t k) { weights[k] = Four::load(p.weight + at); });
-  if constexpr (kTeam == Team::cluster) meet_cluster();  // all have begun
   await_previous();
   for_each(
       [&](std::uint32_t at, std::uint32_t k) { kept[k] = Four::load(p.x.row(row) + begin + at); });
@@ -190,7 +164,7 @@ __device__ void norm_kept(const NormParams& p, std::size_t row, std::uint32_t be
 #pragma unroll
       for (std::uint32_t i = 0; i < 4; ++i) sums[i] = term(sums[i], kept[k].v[i]);
     });
-    return sum_of_team<kTeam>((sums[0] + sums[1]) + (sums[2] + sums[3]), warps);
+    return sum_of_team<kBlock>((sums[0] + sums[1]) + (sums[2] + sums[3]), warps);
   };
   const auto n = static_cast<float>(p.group);
   float mean = 0.0f;

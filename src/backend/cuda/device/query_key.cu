@@ -28,7 +28,7 @@ __device__ void norm_head(const QueryKeyParams& p,
                         .added = {},
                         .sum = {},
                         .copy = {}};
-  norm_group<Team::warp, false>(norm, token, head * p.head_dim);
+  norm_group<false, false>(norm, token, head * p.head_dim);
   __syncwarp();
 }
 
