@@ -251,44 +251,60 @@ constexpr std::size_t long_place_of(int g) {
          (C::kGroupSteps == 4 && g % 2 == 1 ? 2 * kTileFloats : 0);
 }
 
+template <class C, int G, int R>
+inline __attribute__((always_inline)) void scale_long_group(const LongSlice& slice,
+                                                            std::size_t n_groups,
+                                                            const float* products,
+                                                            F32x16 (&sums)[R]) {
+  constexpr int kBlock = G / C::kGroups, kInBlock = G % C::kGroups;
+  const float* const scales = slice.scales[kBlock] + kInBlock * static_cast<int>(kPanel);
+  const F32x16 scale = load(scales);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+    sums[r] = fma(scale, load(products + long_place_of<C>(G) + 16 * r), sums[r]);
+  if (!slice.group_sums) return;
+  const F32x16 bias = load(scales + kBlockSteps * kPanel);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+    sums[r] =
+        fma(bias, set1(slice.group_sums[static_cast<std::size_t>(r) * n_groups + G]), sums[r]);
+}
+
+template <class C, int S, class Tiles>
+inline __attribute__((always_inline)) void multiply_long_step(Tiles& tiles,
+                                                              const LongSlice& slice,
+                                                              float* products) {
+  constexpr int kGroup = S / C::kGroupSteps, kProducts = kProducts0 + kGroup % 2;
+  constexpr int kRows = kSliceRows0 + S % 2, kCodes = kCodes0 + S % 4;
+  tiles.template load<kRows>(slice.x + S * C::kTile, C::kStepK * 2);
+  tiles.template load<kCodes>(slice.codes[S / C::kSteps] + S % C::kSteps * C::kTile, kTileStride);
+  if constexpr (S % C::kGroupSteps == 0) tiles.template clear<kProducts>();
+  tiles.template multiply_bf16<kProducts, kRows, kCodes>();
+  if constexpr (S % C::kGroupSteps == C::kGroupSteps - 1)
+    tiles.template store<kProducts>(products + long_place_of<C>(kGroup), kTileStride);
+}
+
 template <class C, class Tiles>
 __attribute__((noinline)) void multiply_long_slice(Tiles& tiles,
                                                    std::size_t n_groups,
-                                                   const LongSlice& slice,
+                                                   const LongSlice& from,
                                                    float* products) {
   constexpr int kRows = static_cast<int>(kTileRows), kGroups = 2 * C::kGroups;
   constexpr int kDelay = C::kGroupSteps == 1 ? 3 : 1;
+  const LongSlice slice = from;
   F32x16 sums[kRows];
-  const std::uint16_t* const x = slice.x;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) sums[r] = slice.is_first ? zero() : load(slice.sums + 16 * r);
-  const auto scale = [&]<int G>() __attribute__((always_inline)) {
-    constexpr int kBlock = G / C::kGroups, kInBlock = G % C::kGroups;
-    const float* const scales = slice.scales[kBlock] + kInBlock * static_cast<int>(kPanel);
-    const float* const from = products + long_place_of<C>(G);
-    const F32x16 by = load(scales);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) sums[r] = fma(by, load(from + 16 * r), sums[r]);
-    if (!slice.group_sums) return;
-    const F32x16 bias = load(scales + kBlockSteps * kPanel);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
-      sums[r] =
-          fma(bias, set1(slice.group_sums[static_cast<std::size_t>(r) * n_groups + G]), sums[r]);
+  const auto step = [&]<int S>() __attribute__((always_inline)) {
+    multiply_long_step<C, S>(tiles, slice, products);
+    constexpr int kDone = (S + 1) / C::kGroupSteps - 1 - kDelay;  // the group whose turn it is
+    if constexpr (kDone >= 0 && (S + 1) % C::kGroupSteps == 0)
+      scale_long_group<C, kDone, kRows>(slice, n_groups, products, sums);
   };
-  unrolled<0, 2 * C::kSteps>([&]<int S>() __attribute__((always_inline)) {
-    constexpr int kGroup = S / C::kGroupSteps, kProducts = kProducts0 + kGroup % 2;
-    constexpr int kRowsTile = kSliceRows0 + S % 2, kCodes = kCodes0 + S % 4;
-    tiles.template load<kRowsTile>(x + S * C::kTile, C::kStepK * 2);
-    tiles.template load<kCodes>(slice.codes[S / C::kSteps] + S % C::kSteps * C::kTile, kTileStride);
-    if constexpr (S % C::kGroupSteps == 0) tiles.template clear<kProducts>();
-    tiles.template multiply_bf16<kProducts, kRowsTile, kCodes>();
-    if constexpr (S % C::kGroupSteps == C::kGroupSteps - 1) {
-      tiles.template store<kProducts>(products + long_place_of<C>(kGroup), kTileStride);
-      if constexpr (kGroup >= kDelay) scale.template operator()<kGroup - kDelay>();
-    }
+  unrolled<0, 2 * C::kSteps>(step);
+  unrolled<kGroups - kDelay, kGroups>([&]<int G>() __attribute__((always_inline)) {
+    scale_long_group<C, G, kRows>(slice, n_groups, products, sums);
   });
-  unrolled<kGroups - kDelay, kGroups>(scale);
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) store(slice.sums + 16 * r, sums[r]);
 }
