@@ -56,7 +56,7 @@ inline void dense_steps(Tiles& tiles,
                       *x1 = x0 + w.n_groups * tile;
   const std::uint8_t* codes = t.job.weight + panel * w.panel_bytes + begin * w.group_bytes;
   for (std::uint32_t s = begin; s < end; ++s, codes += w.group_bytes, x0 += tile, x1 += tile) {
-    begin == 0 && end == w.n_groups ? ahead.ask(lines_a_step) : ahead.ask_beyond_l1(lines_a_step);
+    ahead.ask(lines_a_step);
     tiles.template load<kOutputs0>(codes, kPanel * 4);
     tiles.template load<kRows0>(x0, kTileStride);
     tiles.template multiply_bf16<kSum00, kRows0, kOutputs0>();
