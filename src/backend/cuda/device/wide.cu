@@ -7,7 +7,9 @@ bool has_wide_products() {
     cudaFuncAttributes facts{};
     return KVASIR_CUDA_HAS_WGMMA != 0 &&
            cudaFuncGetAttributes(
-               &facts, wide_kernel<Format<Code::bf16, ScaleKind::f32, false>, 8>) == cudaSuccess &&
+               &facts,
+               wide_kernel<Format<Code::bf16, ScaleKind::f32, false>, 8, SlabRows::whole>) ==
+               cudaSuccess &&
            facts.binaryVersion == 90;
   }();
   return is_there;

@@ -230,23 +230,39 @@ __device__ inline void bring_rows(const WideArgs& p, const WideShare& share, con
   }
 }
 
-// Stages as a warpgroup walks them.
-struct WideWalk {
-  const WideMemory& m;
-  WideTurn turn;
+// Stages as a warp walks them. All of its threads agree on each branch and slot in a way that the
+// compiler sees: what hangs on them alone costs a warp one instruction, and descriptors are made of
+// it.
+class WideWalk {
+ public:
+  __device__ WideWalk(const WideMemory& m, unsigned n_slots) : m_(m), turn_{n_slots} {}
 
-  // The next stage's slot, when it is full.
-  __device__ unsigned enter() {
-    const unsigned slot = turn.slot;
-    barrier_wait(m.full(slot), turn.parity);
-    turn.next();
-    return slot;
+  // The next stage's slot, and whether it is full already: enter() need not wait for the answer.
+  struct Next {
+    unsigned slot;
+    bool is_full;
+  };
+  __device__ Next look() const {
+    const unsigned slot = __shfl_sync(0xffffffffu, turn_.slot, 0);
+    return {slot, barrier_test(m_.full(slot), turn_.parity)};
   }
+  // When it is full.
+  __device__ unsigned enter(Next next) {
+    while (!__all_sync(0xffffffffu, next.is_full))
+      next.is_full = barrier_try(m_.full(next.slot), turn_.parity);
+    turn_.next();
+    return next.slot;
+  }
+  __device__ unsigned enter() { return enter(look()); }
   // Its products have ended.
   __device__ void leave(unsigned slot) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(m.empty(slot));
+    if (threadIdx.x % 32 == 0) barrier_arrive(m_.empty(slot));
   }
+
+ private:
+  const WideMemory& m_;
+  WideTurn turn_;
 };
 
 // Waits until at most one batch of products is still on its way.
