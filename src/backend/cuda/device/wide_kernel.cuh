@@ -62,7 +62,7 @@ __device__ inline void multiply_codes(const WideArgs& p,
     codes.fetch(at + first, at + second, to);
   };
   const auto multiply = [&](const Chunk& chunk, std::uint32_t x) {
-    const std::uint32_t b = low_rows_of_k(x);
+    const std::uint64_t b = rows_of_k(x);
     std::uint32_t a[kSteps][4];
 #pragma unroll
     for (unsigned step = 0; step < kSteps; ++step) codes.decode(chunk, step, a[step]);
