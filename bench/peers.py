@@ -2,15 +2,16 @@
 """Speed beside other engines: same models, same tokens, same threads, interleaved in one run.
 
     bench/peers.py [--models smollm2-135m,qwen3-0.6b,llama-3.2-1b] [--quants 4,8,bf16] [--cases prefill512,decode,…]
-                   [--peers kvasir-int8,llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page]
-                   [--site DIR]
+                   [--peers kvasir-int8,llama.cpp,openvino,mlx,vllm] [--pairs 5] [--threads N] [--json FILE] [--page [PLACE]]
+                   [--site DIR] [--read FILE ...]
 
 kvasir-int8 is Kvasir with --activations int8, beside its default. Peers come from PyPI into virtual environments of their own under build/; one that cannot be installed or cannot read a
 model is left out, with the reason. SmolLM2 has its real weights, the other models are random ones of the published
 shapes (`kvasir synth`), written once under models/. Every engine loads a model once and is then asked case by case, in
 turns, so that what disturbs the machine disturbs all alike. Prints medians, ratios and their spread; --json keeps every
 number (default bench/results/peers-HOST.json); --site takes peers from DIR/NAME and installs nothing (a machine without
-network); --page draws the plot and writes the tables of docs/performance.md.
+network); --read measures nothing, but puts together what runs on one machine wrote; --page draws the plot and writes the
+tables of docs/performance.md, with a PLACE there the one table of another machine.
 """
 import argparse
 import json
@@ -62,9 +63,9 @@ def cpu_name():
     return platform.machine()
 
 
-def measure(model, quant, files, args):
-    """[{model, quant, case, pair, engine, prefill_tps, decode_tps, …}]"""
-    running, samples = [], []
+def measure(model, quant, files, args, samples):
+    """Adds {model, quant, case, pair, engine, prefill_tps, decode_tps, …}, pair by pair."""
+    running = []
     for engine in args.engines:
         worker = engine.start(files, args.threads)
         print(f"  {engine.name}: " + (f"left out, {worker}" if isinstance(worker, str) else "ready"), flush=True)
@@ -82,9 +83,9 @@ def measure(model, quant, files, args):
                     continue
                 samples.append({**answer, "model": model, "quant": quant, "case": case, "pair": pair, "engine": engine.name})
         print(f"  pair {pair + 1} of {args.pairs}", flush=True)
+        yield
     for _, worker in running:
         worker.stop()
-    return samples
 
 
 def summarize(samples):
@@ -130,9 +131,12 @@ def parse():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", default=str(ROOT / "bench" / "results" / f"peers-{platform.node()}.json"))
-    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--page", nargs="?", const="main")
     parser.add_argument("--site", type=pathlib.Path)
+    parser.add_argument("--read", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
+    if args.read:
+        return args
     engines.site = args.site and args.site.resolve()
     args.cases = args.cases.split(",")
     args.engines = [engines.Kvasir()]
@@ -148,8 +152,7 @@ def parse():
     return args
 
 
-def main():
-    args = parse()
+def measured(args):
     result = {"cpu": cpu_name(), "threads": args.threads, "pairs": args.pairs, "date": time.strftime("%Y-%m-%d"),
               "engines": {e.name: e.version() for e in args.engines}, "cases": {c: CASES[c] for c in args.cases}, "samples": []}
     for model in args.models.split(","):
@@ -158,13 +161,38 @@ def main():
             if not files:
                 continue
             print(f"{model}, {quant}:", flush=True)
-            result["samples"] += measure(model, quant, files, args)
+            for _ in measure(model, quant, files, args, result["samples"]):
+                save(args.json, result)  # what is there outlives a run that is cut off
+    return result
+
+
+def save(path, result):
     result["summary"] = summarize(result["samples"])
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(json.dumps(result, indent=1) + "\n")
+
+
+def read(files):
+    """One result of several: of one CPU and as many threads, each model's cases from one of them."""
+    parts = [json.loads(f.read_text()) for f in files]
+    whole = parts[0]
+    for part in parts[1:]:
+        if (part["cpu"], part["threads"]) != (whole["cpu"], whole["threads"]):
+            sys.exit(f"{part['cpu']}, {part['threads']} threads is another machine than {whole['cpu']}, {whole['threads']} threads")
+        whole["pairs"] = min(whole["pairs"], part["pairs"])
+        whole["engines"] |= part["engines"]
+        whole["cases"] |= part["cases"]
+        whole["samples"] += part["samples"]
+    return whole
+
+
+def main():
+    args = parse()
+    result = read(args.read) if args.read else measured(args)
+    save(args.json, result)
     print_rows(result["summary"])
-    pathlib.Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
     if args.page:
-        page.write(ROOT, result, engines.PLOT_PYTHON)
+        page.write(ROOT, result, engines.PLOT_PYTHON, args.page)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class KvasirRun:
         self.model, self.threads, self.flags = model, threads, flags
 
     def ask(self, job):
-        command = [KVASIR, "bench", self.model, *self.flags, "--threads", self.threads, "--prefill", job["prefill"], "--decode",
+        command = [KVASIR, "bench", self.model, "--backend", "cpu", *self.flags, "--threads", self.threads, "--prefill", job["prefill"], "--decode",
                    job["decode"], "--rows", job["rows"], "--runs", 1, "--json"]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if done.returncode != 0:
@@ -150,11 +150,13 @@ class LlamaCpp(Peer):
 
 
 class LlamaCppAmx(LlamaCpp):
-    """The same with its AMX path, by a compiler that gets it right (GCC 13 or Clang), where the CPU has AMX."""
+    """The same with its AMX path, by a compiler that gets it right (GCC 13 or Clang), where the CPU has AMX. Clang 14 names
+    the macros that the path asks for otherwise, and would leave it out without a word."""
 
     name, venv = "llama.cpp-amx", ROOT / "build" / "peers-amx-venv"
+    macros = "-D__AMX_TILE__=1 -D__AMX_INT8__=1 -D__AMX_BF16__=1"
     env = {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DGGML_AMX_INT8=ON -DGGML_AMX_TILE=ON -DGGML_AMX_BF16=ON -DLLAVA_BUILD=OFF "
-                         "-DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++"}
+                         f"-DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ '-DCMAKE_C_FLAGS={macros}' '-DCMAKE_CXX_FLAGS={macros}'"}
 
     def unsupported(self):
         return None if "amx_int8" in cpu_flags() else "this CPU has no AMX"

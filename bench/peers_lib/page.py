@@ -70,12 +70,26 @@ def machine(result):
             f"{middle['read_gb_s']:.1f} GB/s, {middle['float_unit']} {middle['float_gflop_s']:.0f} GFLOP/s. {versions}.")
 
 
-def write(root, result, python):
+def all_cases(rows):
+    engines = list(dict.fromkeys(r["engine"] for r in rows))
+    lines = ["| case | model | weights | " + " | ".join(engines) + " |", "|---|---|---|" + "---:|" * len(engines)]
+    for case, title in TITLES.items():
+        for model, quant in dict.fromkeys((r["model"], r["quant"]) for r in rows if r["case"] == case):
+            cells = {r["engine"]: cell(r) for r in rows if (r["case"], r["model"], r["quant"]) == (case, model, quant)}
+            lines.append(f"| {title} | {NAMES.get(model, model)} | {quant} | " + " | ".join(cells.get(e, "–") for e in engines) + " |")
+    return "\n".join(lines)
+
+
+def write(root, result, python, place):
+    """place: "main", a table a case and the plot; or the name of the one table that another machine has."""
     page = root / "docs" / "performance.md"
+    if place != "main":
+        page.write_text(between(page.read_text(), place, machine(result) + "\n\n" + all_cases(result["summary"])))
+        return
     text = between(page.read_text(), "machine", machine(result))
     for case, title in TITLES.items():
-        if any(r["case"] == case for r in result["summary"]):
-            text = between(text, case, table(result["summary"], case))
+        of_case = [r for r in result["summary"] if r["case"] == case]
+        text = between(text, case, table(of_case, case) if of_case else "Not measured in this run.")
     page.write_text(text)
     with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as data:
         json.dump({"titles": TITLES, "names": NAMES, "rows": result["summary"]}, data)

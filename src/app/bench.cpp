@@ -52,6 +52,8 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--runs", flags->options.n_runs, "Timed runs after a short warm-up")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
+  verb->add_flag("--by-op", flags->options.by_op,
+                 "Time each operation, beside the limits (a GPU waits for each, and is slower)");
   verb->add_flag("--json", flags->as_json, "One JSON object on standard output");
   verb->footer("Example:\n  kvasir bench model.gguf --prefill 512 --decode 64 --threads 2");
   verb->callback([flags, &action] { action = [flags] { return run(*flags); }; });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "backend/cpu/limits.h"
 #include "backend/cuda/limits.h"
@@ -70,6 +71,54 @@ void count_work(const EngineRig& rig, Report& report) {
   set_shares(report, report.decode);
 }
 
+std::vector<OpShare> shares_of(const std::vector<OpTime>& times,
+                               const std::vector<double>& phase_seconds,
+                               const Report& r) {
+  const auto n_runs = static_cast<double>(phase_seconds.size());
+  const double whole = std::accumulate(phase_seconds.begin(), phase_seconds.end(), 0.0);
+  std::vector<OpShare> out;
+  for (const OpTime& t : times)
+    out.push_back({.name = std::string(t.name),
+                   .n_calls = static_cast<double>(t.n_calls) / n_runs,
+                   .milliseconds = 1e3 * t.seconds / n_runs,
+                   .share_of_time = t.seconds / whole,
+                   .share_of_read = t.bytes / t.seconds / (r.read_gb_s * 1e9),
+                   .share_of_float = t.flops / t.seconds / (r.float_gflop_s * 1e9)});
+  return out;
+}
+
+json::Array ops_json(const Phase& p) {
+  json::Array out;
+  for (const OpShare& op : p.ops)
+    out.push_back(json::Object{{"name", op.name},
+                               {"calls", op.n_calls},
+                               {"ms", op.milliseconds},
+                               {"share_of_time", op.share_of_time},
+                               {"share_of_read", op.share_of_read},
+                               {"share_of_float", op.share_of_float}});
+  return out;
+}
+
+std::string ops_table(const char* phase, const Phase& p) {
+  if (p.ops.empty()) return {};
+  std::string out = std::string(phase) +
+                    " by operation: calls, ms, % of the time, of the reads, of " +
+                    "the float unit\n";
+  for (const OpShare& op : p.ops) {
+    char line[160];
+    std::snprintf(line, sizeof(line), "  %-16s %6.0f %10.3f %6.1f %%", op.name.c_str(), op.n_calls,
+                  op.milliseconds, 100 * op.share_of_time);
+    out += line;
+    if (op.share_of_float > 0) {
+      std::snprintf(line, sizeof(line), " %6.1f %% %6.1f %%", 100 * op.share_of_read,
+                    100 * op.share_of_float);
+      out += line;
+    }
+    out += '\n';
+  }
+  return out;
+}
+
 json::Object phase_json(const Phase& p) {
   return {{"tokens_per_second", p.tokens_per_second},
           {"min", p.min},
@@ -78,7 +127,8 @@ json::Object phase_json(const Phase& p) {
           {"flops_per_token", p.flops_per_token},
           {"share_of_read", p.share_of_read},
           {"share_of_float", p.share_of_float},
-          {"share_of_limit", p.share_of_limit()}};
+          {"share_of_limit", p.share_of_limit()},
+          {"ops", ops_json(p)}};
 }
 
 std::string phase_line(const char* name, std::uint32_t n, const Phase& p, const Report& r) {
@@ -108,6 +158,10 @@ Result<Report> run(const Options& options) {
   constexpr std::uint32_t kWarmUpTokens = 64, kWarmUpSteps = 4;
   KVASIR_TRY_DO(time_rows(*rig, options.n_rows, std::min(options.n_prefill, kWarmUpTokens),
                           std::min(options.n_decode, kWarmUpSteps)));
+  if (rig->timed) {
+    rig->timed->take(TimedDevice::kPrefill);
+    rig->timed->take(TimedDevice::kDecode);
+  }
   std::vector<double> prefill, decode, busy, read, fma, unit;
   for (std::uint32_t i = 0; i < options.n_runs; ++i) {
     KVASIR_TRY(const MachineLimits limits,
@@ -129,6 +183,10 @@ Result<Report> run(const Options& options) {
   report.prefill = summarize(prefill, options.n_prefill * options.n_rows);
   report.decode = summarize(decode, options.n_decode * options.n_rows);
   count_work(*rig, report);
+  if (rig->timed) {
+    report.prefill.ops = shares_of(rig->timed->take(TimedDevice::kPrefill), prefill, report);
+    report.decode.ops = shares_of(rig->timed->take(TimedDevice::kDecode), decode, report);
+  }
   if (options.n_requests > 0) {
     KVASIR_TRY(const Served served,
                serve(*rig, options.n_requests, options.n_prefill, options.n_decode));
@@ -170,7 +228,8 @@ std::string to_table(const Report& r) {
                 r.model.c_str(), r.has_random_weights ? " (random weights)" : "", r.backend.c_str(),
                 r.n_threads, r.n_rows, r.read_gb_s, r.float_unit.c_str(), r.float_gflop_s);
   std::string out = head + phase_line("prefill", r.n_prefill * r.n_rows, r.prefill, r) +
-                    phase_line("decode", r.n_decode * r.n_rows, r.decode, r);
+                    phase_line("decode", r.n_decode * r.n_rows, r.decode, r) +
+                    ops_table("prefill", r.prefill) + ops_table("decode", r.decode);
   if (r.decode_busy > 0) {
     std::snprintf(head, sizeof(head), "device at work in %.1f %% of the decode time\n",
                   100 * r.decode_busy);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "json/json.h"
@@ -20,6 +21,17 @@ struct Options {
   std::uint32_t n_rows = 1;       // rows that decode together
   std::uint32_t n_requests = 0;   // of that size, served once as they come; 0: none
   std::uint32_t n_runs = 5;       // after a short warm-up; limits are measured before each
+  bool by_op = false;             // every operation is timed; a GPU waits for each, and is slower
+};
+
+// An operation in one phase of a run: means over the runs.
+struct OpShare {
+  std::string name;
+  double n_calls = 0;
+  double milliseconds = 0;
+  double share_of_time = 0;  // of the phase
+  double share_of_read = 0;  // of the limits; 0 where bytes, or operations, are not counted
+  double share_of_float = 0;
 };
 
 struct Phase {
@@ -29,6 +41,7 @@ struct Phase {
   double flops_per_token = 0;
   double share_of_read = 0;   // of the read bandwidth
   double share_of_float = 0;  // of the float unit's operations
+  std::vector<OpShare> ops;   // by time; empty unless asked for
   // What bounds the speed is the limit that it is closer to.
   double share_of_limit() const noexcept { return std::max(share_of_read, share_of_float); }
 };

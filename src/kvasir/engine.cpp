@@ -65,8 +65,8 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const OpenOptions& options,
   }
   engine::EngineOptions engine_options;
   engine_options.max_rows = options.max_rows;
-  engine_options.max_step_tokens = options.max_step_tokens;
-  engine_options.prefill_share = options.prefill_share;
+  engine_options.max_step_tokens = options.step_tokens();
+  engine_options.prefill_share = options.prompt_tokens_beside();
   engine_options.n_sampling_threads = default_thread_count();
   engine_options.context_length =
       static_cast<std::uint32_t>(fit::max_context(sized.facts, sized.usable_bytes));
@@ -337,7 +337,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
     pinned.emplace();
   KVASIR_TRY(impl->model, model::Model::load(files, *impl->device,
                                              {.max_context = options.context_length,
-                                              .max_step_tokens = options.max_step_tokens,
+                                              .max_step_tokens = options.step_tokens(),
                                               .max_wanted = options.max_rows,
                                               .progress = options.progress,
                                               .exact_f32 = false}));

@@ -115,7 +115,7 @@ std::uint64_t head_bytes(const model::DecoderConfig& config, std::uint32_t n_row
 }
 
 std::uint64_t step_token_bytes(const model::DecoderConfig& config, const OpenOptions& options) {
-  const std::uint32_t chunk = options.max_step_tokens;
+  const std::uint32_t chunk = options.step_tokens();
   const std::uint32_t n_wanted = std::min(options.max_rows, chunk);
   const std::uint64_t all = model::scratch_bytes(config, chunk, n_wanted);
   const std::uint64_t of_steps = all - std::min(all, head_bytes(config, n_wanted));
@@ -162,8 +162,7 @@ void fill_speed_facts(const model::Model& model, fit::Facts& facts) {
 }
 
 Status check_options(const OpenOptions& options) {
-  if (options.max_step_tokens == 0 || options.max_step_tokens > 1u << 20)
-    return invalid("--max-step-tokens must be 1 to 1048576");
+  if (options.step_tokens() > 1u << 20) return invalid("--max-step-tokens must be 1 to 1048576");
   if (options.max_rows == 0) return invalid("--batch must be at least 1");
   return kv::check_block_tokens(options.block_tokens);
 }
@@ -171,8 +170,7 @@ Status check_options(const OpenOptions& options) {
 Result<kv::KvPlan> plan_of(const KvList& list,
                            const kv::KvScheme& scheme,
                            const OpenOptions& options) {
-  return kv::KvPlan::make(list, scheme, options.block_tokens, kSplitTokens,
-                          options.max_step_tokens);
+  return kv::KvPlan::make(list, scheme, options.block_tokens, kSplitTokens, options.step_tokens());
 }
 
 // What the facts say of the KV state, from the arithmetic of the store that would hold it.
@@ -258,7 +256,7 @@ Result<fit::Facts> facts_of(const model::Model& model,
   facts.fixed_bytes = fixed_bytes(model, options, text_bytes, max_positions);
   facts.step_token_bytes = step_token_bytes(model.config(), options);
   if (is_cuda(options)) facts.step_token_bytes *= options.gpus.size();  // each GPU has its own
-  facts.chunk = options.max_step_tokens;
+  facts.chunk = options.step_tokens();
   if (model.takes_whole_rows())  // its longest input is one step (SCH-12)
     facts.chunk = std::max(facts.chunk, static_cast<std::uint32_t>(max_positions));
   facts.block_tokens = options.block_tokens;
@@ -313,7 +311,7 @@ kv::KvStoreOptions store_options_of(const SizedModel& sized, const OpenOptions& 
           .block_tokens = options.block_tokens,
           .budget_bytes = fit::kv_budget(sized.facts, sized.usable_bytes),
           .split_tokens = kSplitTokens,
-          .split_chunk = options.max_step_tokens};
+          .split_chunk = options.step_tokens()};
 }
 
 fit::FitReport report_of(const SizedModel& sized,

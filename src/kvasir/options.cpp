@@ -45,6 +45,16 @@ Result<std::unique_ptr<ops::Device>> make_device(Backend backend,
        .activations = taken});
 }
 
+std::uint32_t OpenOptions::step_tokens() const {
+  if (max_step_tokens > 0) return max_step_tokens;
+  return chosen_backend(backend) == Backend::cuda ? 2048 : 512;
+}
+
+std::uint32_t OpenOptions::prompt_tokens_beside() const {
+  if (prefill_share > 0) return prefill_share;
+  return chosen_backend(backend) == Backend::cuda ? 512 : 128;
+}
+
 Result<std::unique_ptr<ops::Device>> make_device(const OpenOptions& options) {
   return make_device(options.backend, options.n_threads, options.isa,
                      {.activations = options.activations, .gpus = options.gpus});

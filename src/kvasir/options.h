@@ -40,12 +40,12 @@ struct OpenOptions {
   std::uint16_t kv_group = 64;        // --kv-group-size
   std::uint32_t kv_first_span = 512;  // F of KV-20; smaller in tests
   std::uint64_t memory_budget_bytes =
-      0;                                // --memory-budget; 0: what the machine has to give (FIT-1)
-  std::uint64_t kv_budget_bytes = 0;    // --kv-budget; 0: what the rest leaves of it (FIT-9)
-  bool pins_weights = false;            // --mlock (FIT-34)
-  std::uint32_t max_rows = 8;           // --batch
-  std::uint32_t max_step_tokens = 512;  // --max-step-tokens
-  std::uint32_t prefill_share = 128;    // --prefill-share
+      0;                              // --memory-budget; 0: what the machine has to give (FIT-1)
+  std::uint64_t kv_budget_bytes = 0;  // --kv-budget; 0: what the rest leaves of it (FIT-9)
+  bool pins_weights = false;          // --mlock (FIT-34)
+  std::uint32_t max_rows = 8;         // --batch
+  std::uint32_t max_step_tokens = 0;  // --max-step-tokens; 0: the backend's (SCH-10)
+  std::uint32_t prefill_share = 0;    // --prefill-share; 0: the backend's (SCH-11)
   std::uint64_t prompt_cache_bytes = 8ull << 30;  // 0: no prefix cache
   std::size_t prompt_cache_entries = 0;           // --prompt-cache-size; 0: as many as fit
   std::string cache_policy = "lru";               // --cache-policy (CACHE-23)
@@ -58,6 +58,11 @@ struct OpenOptions {
   json::Value sampling_flags = json::Object{};    // defaults, named as in a request (SAMP-40)
   fit::MachineSpeed machine;  // measured, for predictions; zeros: none are made (FIT-16)
   ProgressSink progress;
+
+  // Tokens of a step, and of prompts beside rows that decode, as given or by the backend: a GPU's
+  // products want many.
+  std::uint32_t step_tokens() const;
+  std::uint32_t prompt_tokens_beside() const;
 };
 
 // What `automatic` stands for on this machine: cuda where a GPU is, else cpu.

@@ -96,9 +96,11 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
                   "Prompt tokens between states kept of windowed and recurrent layers; 0: none")
       ->capture_default_str();
   verb.add_option("--batch", o.max_rows, "Requests that run at once")->capture_default_str();
-  verb.add_option("--max-step-tokens", o.max_step_tokens, "Tokens one step may feed")
+  verb.add_option("--max-step-tokens", o.max_step_tokens,
+                  "Tokens one step may feed; 0: 2048 on a GPU, else 512")
       ->capture_default_str();
-  verb.add_option("--prefill-share", o.prefill_share, "Prompt tokens a step beside decoding rows")
+  verb.add_option("--prefill-share", o.prefill_share,
+                  "Prompt tokens a step beside decoding rows; 0: 512 on a GPU, else 128")
       ->capture_default_str();
 }
 

@@ -46,23 +46,6 @@ void append_row(const CpuDevice& cpu,
   }
 }
 
-void append_token(const CpuDevice& cpu,
-                  const ops::KvAppendArgs& a,
-                  const KvRowView& row,
-                  std::uint32_t i,
-                  float* rounded) noexcept {
-  const KvLayerView& kv = a.kv;
-  const KvEncodedSide k = kv.k_side(row.is_encoded), v = kv.v_side(row.is_encoded);
-  const std::uint32_t position = row.length + i, token = row.first_token + i;
-  for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
-    const std::size_t column = std::size_t{h} * kv.head_dim;
-    append_row(cpu, kv, k, a.k.row(token) + column, row_at(kv, k, row.blocks, h, position),
-               rounded);
-    append_row(cpu, kv, v, a.v.row(token) + column, row_at(kv, v, row.blocks, h, position),
-               rounded);
-  }
-}
-
 void convert_position(const ops::KvConvertArgs& a, std::uint32_t position, float* x) noexcept {
   const KvLayerView& kv = a.kv;
   const auto convert = [&](const KvEncodedSide& exact, const KvEncodedSide& encoded) {
@@ -119,10 +102,12 @@ EncodedSide encoded_side(const KvLayerView& kv,
 
 // Later queries, which see more keys, come first: the last items to be dealt are the short ones.
 void list_items(const ops::AttentionArgs& a,
-                std::uint32_t chunk,
+                std::uint32_t chunk_of_exact,
+                std::uint32_t chunk_of_encoded,
                 std::vector<AttentionItem>& items) {
   items.clear();
   for (const KvRowView& row : a.kv.rows) {
+    const std::uint32_t chunk = row.is_encoded ? chunk_of_encoded : chunk_of_exact;
     for (std::uint32_t end = row.n_new; end > 0;) {
       const std::uint32_t begin = (end - 1) / chunk * chunk;
       for (std::uint32_t h = 0; h < a.kv.n_kv_heads; ++h) {
@@ -210,6 +195,23 @@ void turn_back(const ops::AttentionArgs& a, const AttentionItem& item, std::uint
 
 }  // namespace
 
+void append_token(const CpuDevice& cpu,
+                  const ops::KvAppendArgs& a,
+                  const KvRowView& row,
+                  std::uint32_t i,
+                  float* rounded) noexcept {
+  const KvLayerView& kv = a.kv;
+  const KvEncodedSide k = kv.k_side(row.is_encoded), v = kv.v_side(row.is_encoded);
+  const std::uint32_t position = row.length + i, token = row.first_token + i;
+  for (std::uint32_t h = 0; h < kv.n_kv_heads; ++h) {
+    const std::size_t column = std::size_t{h} * kv.head_dim;
+    append_row(cpu, kv, k, a.k.row(token) + column, row_at(kv, k, row.blocks, h, position),
+               rounded);
+    append_row(cpu, kv, v, a.v.row(token) + column, row_at(kv, v, row.blocks, h, position),
+               rounded);
+  }
+}
+
 void kv_append(ops::Device& device, const ops::KvAppendArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
   const std::size_t width = std::size_t{a.kv.n_kv_heads} * a.kv.head_dim;
@@ -256,9 +258,13 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
                          .is_f16 = a.kv.type == DType::f16,
                          .k_encoded = encoded_side(a.kv, a.kv.k_encoded, k_table),
                          .v_encoded = encoded_side(a.kv, a.kv.v_encoded, v_table)};
-  const std::uint32_t chunk = std::max(1u, kChunkQueries / heads);
-  const std::size_t n_floats = attention_scratch_floats(job.head_dim, std::size_t{chunk} * heads);
-  list_items(a, chunk, cpu.items());
+  const bool is_bf16 = a.kv.type == DType::bf16;
+  const std::uint32_t chunk = std::max(1u, kChunkQueries / heads),
+                      chunk_of_exact = std::max(
+                          1u, (is_bf16 ? cpu.kernels().attention_pairs : kChunkQueries) / heads);
+  const std::size_t n_floats =
+      attention_scratch_floats(job.head_dim, std::size_t{chunk_of_exact} * heads);
+  list_items(a, chunk_of_exact, chunk, cpu.items());
   const auto splits = split_items(cpu, a, attention_partial_floats(job.head_dim, heads));
   cpu.deal(cpu.items().size(), [&](std::size_t i, int part) {
     const AttentionItem& item = cpu.items()[i];

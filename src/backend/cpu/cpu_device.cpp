@@ -43,6 +43,9 @@ constexpr ops::OpTable kOps{.embed = &embed,
                             .moe_route = &moe_route,
                             .moe_experts = &ops::moe_experts_composed,
                             .linear_group = &linear_side_by_side,
+                            .gated_mlp = &gated_mlp,
+                            .add_norm = &add_norm,
+                            .query_key = &query_key,
                             .pick = &pick};
 
 // Small pages: a buffer takes what it says, and not a huge page more (FIT-3).

@@ -50,7 +50,7 @@ bool has_avx512bf16() noexcept {
 bool gains_by_pairs() noexcept { return !__builtin_cpu_is("intel"); }
 
 bool has_amx() noexcept {
-  static const bool has_tiles = has_avx512() && ask_for_tiles();
+  static const bool has_tiles = can_emulate_amx() && ask_for_tiles();
   return has_tiles;
 }
 #else
@@ -65,7 +65,8 @@ bool has_amx() noexcept { return false; }
 
 bool can_emulate_amx() noexcept {
 #if defined(__x86_64__)
-  return has_avx512() && __builtin_cpu_supports("avx512vbmi");
+  return has_avx512() && __builtin_cpu_supports("avx512vbmi") &&
+         __builtin_cpu_supports("avx512bf16");
 #else
   return false;
 #endif

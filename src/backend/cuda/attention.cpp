@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "backend/cuda/detail/attention_parts.h"
+#include "backend/cuda/detail/products.h"
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -37,7 +38,21 @@ AttentionParams params_of(const ops::AttentionArgs& a,
           .out_scale = (has_softcap ? a.softcap : a.scale) * kLog2OfE,
           .part_tokens = 0,
           .most_keys = 0,
-          .is_few = 0};
+          .is_few = 0,
+          .copy = {}};
+}
+
+// Rows of many tokens alone, all in one form: their outputs are rounded where they are made.
+void attend_on_hopper(CudaDevice& cuda,
+                      AttentionParams& p,
+                      const AttentionGrid& grid,
+                      const ops::AttentionArgs& a,
+                      bool serves_all) noexcept {
+  Products& products = cuda.products();
+  if (serves_all && a.out.n_rows > kManyRows)
+    p.copy = products.copy_of_next(a.out.n_rows, a.out.n_cols, Products::CopyOf::other);
+  launch_attend_on_hopper(cuda.queue(), p, grid);
+  if (serves_all) products.keep_copy(a.out, p.copy);
 }
 
 // Segments that a query of a row of up to `longest` positions meets.
@@ -83,9 +98,11 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
     if (is_encoded ? !rows.any_encoded : rows.all_encoded) continue;
     AttentionParams p = params_of(a, is_encoded, rows.view.rows);
     AttentionGrid grid{.n_rows = rows.n_rows, .most_new = most.many, .n_splits = 1};
+    const bool serves_all =
+        most.few == 0 && rows.any_encoded == rows.all_encoded && p.v.kind != KvKind::turbo_values;
     if (most.many > 0) {
       !serves_tensor_cores(p) ? launch_attend_plain(cuda.queue(), p, grid)
-      : serves_hopper(p)      ? launch_attend_on_hopper(cuda.queue(), p, grid)
+      : serves_hopper(p)      ? attend_on_hopper(cuda, p, grid, a, serves_all)
                               : launch_attend_many(cuda.queue(), p, grid);
     }
     if (most.few > 0) {

@@ -93,7 +93,7 @@ void report(const Way& way, std::uint32_t n_rows, std::uint32_t n_different) {
   log::warning(line +
                (n_different == ~0u ? std::string(" does not run")
                                    : " differs in " + std::to_string(n_different) + " outputs") +
-               "; the own kernel serves");
+               "; it is not used");
 }
 
 }  // namespace
@@ -102,10 +102,13 @@ struct Blas::Library {
   struct Plan {
     cublasLtMatmulDesc_t desc = nullptr;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, out = nullptr;
+    std::vector<cublasLtMatmulAlgo_t> choices;  // that add along K in one piece, best guess first
     cublasLtMatmulAlgo_t algo{};
     bool is_usable = false;
+    std::uint32_t n_runs = 0;
   };
   static constexpr std::size_t kMaxPlans = 1024;
+  static constexpr std::uint32_t kWorthTiming = 24;  // runs of a shape
 
   ~Library() {
     forget_plans();
@@ -132,8 +135,8 @@ struct Blas::Library {
                              static_cast<std::int64_t>(p.out_stride));
   }
 
-  // The library's first choice that adds along K in one piece.
-  bool choose(const BlasProduct& p, Plan& plan) {
+  // The library's choices that add along K in one piece.
+  bool find_choices(const BlasProduct& p, Plan& plan) {
     cublasLtMatmulPreference_t preference = nullptr;
     if (lt.preference_create(&preference)) return false;
     const std::uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE, alignment = alignment_of(p);
@@ -154,10 +157,9 @@ struct Blas::Library {
     lt.preference_destroy(preference);
     for (int i = 0; is_good && i < n_found; ++i) {
       if (found[i].state != CUBLAS_STATUS_SUCCESS || is_split(found[i].algo)) continue;
-      plan.algo = found[i].algo;
-      return true;
+      plan.choices.push_back(found[i].algo);
     }
-    return false;
+    return !plan.choices.empty();
   }
 
   std::uint32_t attribute(const cublasLtMatmulAlgo_t& algo,
@@ -188,10 +190,66 @@ struct Blas::Library {
          narrow(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)}};
   }
 
-  bool run(const BlasProduct& p, const Plan& plan, void* workspace, cudaStream_t stream) {
+  struct Place {
+    void* workspace;
+    cudaStream_t stream;
+    const std::function<std::uint32_t(const Run&)>& n_different;
+  };
+  bool run(const BlasProduct& p,
+           const Plan& plan,
+           const cublasLtMatmulAlgo_t& algo,
+           const Place& at) {
     const float one = 1.0f, zero = 0.0f;
     return !lt.matmul(handle, plan.desc, &one, p.w, plan.w, p.x, plan.x, &zero, p.out, plan.out,
-                      p.out, plan.out, &plan.algo, workspace, kWorkspaceBytes, stream);
+                      p.out, plan.out, &algo, at.workspace, kWorkspaceBytes, at.stream);
+  }
+
+  // Asked of each way once.
+  bool has_own_bits(const BlasProduct& p,
+                    const Plan& plan,
+                    const cublasLtMatmulAlgo_t& algo,
+                    const Place& at) {
+    const auto [way, is_new] = ways.emplace(way_of(p, algo), false);
+    if (is_new) {
+      const std::uint32_t n =
+          at.n_different([&](const BlasProduct& same) { return run(same, plan, algo, at); });
+      way->second = n == 0;
+      report(way->first, p.n_rows, n);
+    }
+    return way->second;
+  }
+
+  void use_first(const BlasProduct& p, Plan& plan, const Place& at) {
+    if (!describe(p, plan) || !find_choices(p, plan)) {
+      ++n_refused;
+      log::warning(name_of(p.n_out, p.k, p.n_rows) +
+                   ": cuBLASLt has no way; the own kernel serves");
+      return;
+    }
+    plan.algo = plan.choices.front();
+    plan.is_usable = has_own_bits(p, plan, plan.algo, at);
+  }
+
+  // All choices that have the own kernel's bits give p.out what is there already.
+  void use_fastest(const BlasProduct& p, Plan& plan, const Place& at) {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    if (cudaEventCreate(&begin) || cudaEventCreate(&end)) return;
+    float least = 0.0f;
+    for (const cublasLtMatmulAlgo_t& algo : plan.choices) {
+      if (!has_own_bits(p, plan, algo, at) || !run(p, plan, algo, at)) continue;
+      constexpr int kTimed = 3;
+      float ms = 0.0f;
+      cudaEventRecord(begin, at.stream);
+      for (int i = 0; i < kTimed; ++i) run(p, plan, algo, at);
+      cudaEventRecord(end, at.stream);
+      if (cudaEventSynchronize(end) || cudaEventElapsedTime(&ms, begin, end)) continue;
+      if (least > 0.0f && ms >= least) continue;
+      least = ms;
+      plan.algo = algo;
+      plan.is_usable = true;
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
   }
 
   Symbols lt{};
@@ -216,30 +274,17 @@ bool Blas::multiply(const BlasProduct& p,
   }
   Library& l = *library_;
   if (!l.handle) return false;
+  const Library::Place at{workspace, stream, n_different};
   const Shape shape{p.n_out, p.k, p.n_rows, alignment_of(p), p.out_stride};
   auto known = l.plans.find(shape);
   if (known == l.plans.end()) {
     if (l.plans.size() >= Library::kMaxPlans) l.forget_plans();
     known = l.plans.emplace(shape, Library::Plan{}).first;
-    Library::Plan& plan = known->second;
-    if (l.describe(p, plan) && l.choose(p, plan)) {
-      const auto [way, is_new] = l.ways.emplace(l.way_of(p, plan.algo), false);
-      const auto run = [&](const BlasProduct& same) {
-        return l.run(same, plan, workspace, stream);
-      };
-      if (is_new) {
-        const std::uint32_t n = n_different(run);
-        way->second = n == 0;
-        report(way->first, p.n_rows, n);
-      }
-      plan.is_usable = way->second;
-    } else {
-      ++n_refused;
-      log::warning(name_of(p.n_out, p.k, p.n_rows) +
-                   ": cuBLASLt has no way; the own kernel serves");
-    }
+    l.use_first(p, known->second, at);
   }
-  return known->second.is_usable && l.run(p, known->second, workspace, stream);
+  Library::Plan& plan = known->second;
+  if (++plan.n_runs == Library::kWorthTiming) l.use_fastest(p, plan, at);
+  return plan.is_usable && l.run(p, plan, plan.algo, at);
 }
 
 LibraryWays library_ways() noexcept { return {n_used, n_refused}; }

@@ -248,5 +248,27 @@ TEST(CudaBlas, SomeWayHasTheOwnKernelsBitsForStandardShapes) {
     EXPECT_TRUE(c.is_used) << c.n_out << " x " << c.k << ", " << c.n_rows << " rows";
 }
 
+// A shape that comes often is timed with all ways that the library offers: none changes a bit.
+TEST(CudaBlas, TheFastestWayHasTheFirstOnesBits) {
+  KVASIR_NEEDS_CUDA();
+  const std::unique_ptr<ops::Device> made = *make_cuda_device({});
+  CudaDevice& device = cuda_of(*made);
+  constexpr std::uint32_t kRows = 640, kOut = 3072, kIn = 1024;
+  const auto w = noise_matrix(device, kOut, kIn);
+  const Array<float> x(device, std::size_t{kRows} * kIn);
+  launch_noise(device.queue(), {x.data(), std::size_t{kRows} * kIn});
+  std::vector<float> first;
+  for (int i = 0; i < 40; ++i) {
+    const Array<float> out(device, std::size_t{kRows} * kOut);
+    device.ops().linear(device, {.x = mat_view(x.data(), kRows, kIn),
+                                 .weight = w.get(),
+                                 .bias = nullptr,
+                                 .out = mat_view(out.data(), kRows, kOut)});
+    const std::vector<float> got = out.get();
+    if (first.empty()) first = got;
+    ASSERT_TRUE(same_bits(got, first)) << "run " << i;
+  }
+}
+
 }  // namespace
 }  // namespace kvasir::backend::cuda::testing

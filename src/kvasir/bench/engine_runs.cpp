@@ -53,6 +53,7 @@ Status submit(EngineRig& rig,
   GenerateOptions options;
   const TokenId range = std::max<TokenId>(rig.model->vocab_size() - 1, 1);
   for (std::uint32_t i = 0; i < n_prefill; ++i) options.prompt.push_back((1 + i * 7919u) % range);
+  options.prefill_chunk = rig.model->max_step_tokens();
   options.max_tokens = n_tokens;
   options.sampling.temperature = 0;
   options.eos_ids.emplace();
@@ -83,6 +84,11 @@ Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
   const OpenOptions& o = options.open;
   auto rig = std::make_unique<EngineRig>();
   KVASIR_TRY(rig->device, make_device(o));
+  if (options.by_op) {
+    auto timed = std::make_unique<TimedDevice>(std::move(rig->device), options.n_rows);
+    rig->timed = timed.get();
+    rig->device = std::move(timed);
+  }
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(const model::DecoderConfig config, model::describe_model(files, 0));
   if (!config.has_head) return unsupported(std::string(kNoText));
@@ -90,7 +96,7 @@ Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
   const std::uint32_t context = options.n_prefill + options.n_decode + 1;
   KVASIR_TRY(rig->model, model::Model::load(files, *rig->device,
                                             {.max_context = context,
-                                             .max_step_tokens = o.max_step_tokens,
+                                             .max_step_tokens = o.step_tokens(),
                                              .max_wanted = options.n_rows,
                                              .progress = o.progress,
                                              .exact_f32 = false}));
@@ -98,18 +104,18 @@ Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
   KVASIR_TRY(const kv::KvScheme scheme, open_scheme(o, /*exact_f32=*/false, list));
   rig->kv_type = scheme.type;
   const std::size_t budget = budget_of_rows(list, scheme, options.n_rows + 2,
-                                            context + o.max_step_tokens + 4 * o.block_tokens);
+                                            context + o.step_tokens() + 4 * o.block_tokens);
   KVASIR_TRY(auto store, kv::KvStore::make(*rig->device, list,
                                            {.scheme = scheme,
                                             .block_tokens = o.block_tokens,
                                             .budget_bytes = budget,
                                             .split_tokens = context,
-                                            .split_chunk = o.max_step_tokens}));
+                                            .split_chunk = o.step_tokens()}));
   engine::EngineOptions settings;
   settings.max_rows = options.n_rows;
-  settings.max_step_tokens = o.max_step_tokens;
+  settings.max_step_tokens = o.step_tokens();
   // Timed apart, prompts need not leave room for rows that decode.
-  settings.prefill_share = options.n_requests > 0 ? o.prefill_share : o.max_step_tokens;
+  settings.prefill_share = options.n_requests > 0 ? o.prompt_tokens_beside() : o.step_tokens();
   settings.queue_limit = std::max(options.n_rows, options.n_requests);
   KVASIR_TRY(rig->engine,
              engine::Engine::make({*rig->model, rig->clock, std::move(store), nullptr}, settings));

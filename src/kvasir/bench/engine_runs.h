@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "kvasir/bench.h"
+#include "kvasir/bench/timed_device.h"
 #include "model/model.h"
 
 namespace kvasir::bench {
@@ -15,6 +16,7 @@ namespace kvasir::bench {
 struct EngineRig {
   SteadyClock clock;
   std::unique_ptr<ops::Device> device;
+  TimedDevice* timed = nullptr;  // device, where ops are timed one by one
   std::unique_ptr<model::Model> model;
   std::unique_ptr<engine::Engine> engine;
   DType kv_type = DType::bf16;

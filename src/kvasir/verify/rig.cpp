@@ -59,7 +59,7 @@ Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
   KVASIR_TRY(const auto files, formats::ModelFiles::open(o.model));
   KVASIR_TRY(rig->model_, model::Model::load(files, *rig->device_,
                                              {.max_context = 0,
-                                              .max_step_tokens = o.max_step_tokens,
+                                              .max_step_tokens = o.step_tokens(),
                                               .max_wanted = o.max_rows,
                                               .progress = o.progress,
                                               .exact_f32 = false}));
@@ -73,7 +73,7 @@ Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
                                             .block_tokens = options.block_tokens,
                                             .budget_bytes = budget,
                                             .split_tokens = context,
-                                            .split_chunk = o.max_step_tokens}));
+                                            .split_chunk = o.step_tokens()}));
   rig->transition_ = store->transition();
   if (options.runs_ahead) rig->behind_ = std::make_unique<RunsBehind>(*rig->model_);
   Executor& executor = rig->behind_ ? static_cast<Executor&>(*rig->behind_) : *rig->model_;
@@ -83,8 +83,8 @@ Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
     parts.cache = std::make_unique<cache::PrefixCache>(*parts.store, cache::PrefixCacheOptions{});
   engine::EngineOptions engine_options;
   engine_options.max_rows = o.max_rows;
-  engine_options.max_step_tokens = o.max_step_tokens;
-  engine_options.prefill_share = o.prefill_share;
+  engine_options.max_step_tokens = o.step_tokens();
+  engine_options.prefill_share = o.prompt_tokens_beside();
   engine_options.context_length = context;
   engine_options.cache_namespace = "same-bits";
   KVASIR_TRY(rig->engine_, engine::Engine::make(std::move(parts), engine_options));

@@ -10,6 +10,7 @@
 #include "backend/cpu/detail/weight_memory.h"
 #include "backend/cpu/kernels/int8_kernels.h"
 #include "base/thread_pool.h"
+#include "ops/fused.h"
 #include "ops/op_table.h"
 
 namespace kvasir::backend::cpu {
@@ -55,6 +56,8 @@ class CpuDevice final : public ops::Device {
   Scratch& inputs() noexcept { return inputs_; }
   Scratch& sums() noexcept { return sums_; }
   Scratch& partials() noexcept { return partials_; }
+  Scratch& hidden() noexcept { return hidden_; }
+  Scratch& hidden_sums() noexcept { return hidden_sums_; }
   std::vector<AttentionItem>& items() noexcept { return items_; }
   std::vector<LinearJob>& linear_jobs() noexcept { return linear_jobs_; }
 
@@ -108,7 +111,7 @@ class CpuDevice final : public ops::Device {
   ThreadPool pool_;
   WeightMemory weight_memory_;
   std::vector<Scratch> per_thread_;
-  Scratch inputs_, sums_, partials_;
+  Scratch inputs_, sums_, partials_, hidden_, hidden_sums_;
   std::vector<AttentionItem> items_;
   std::vector<LinearJob> linear_jobs_;
   std::vector<Share> shares_;
@@ -128,13 +131,20 @@ constexpr std::size_t attention_scratch_floats(std::uint32_t head_dim, std::size
          n_pairs * (2 * dim + kTileKeys + 2 + dim / 32);
 }
 
-bool can_emulate_amx() noexcept;  // AVX-512 with VBMI: emulated_amx_kernels run
+bool can_emulate_amx() noexcept;  // AVX-512 with VBMI and BF16: emulated_amx_kernels run
 bool has_vnni() noexcept;         // of AVX-512
 bool has_byte_tiles() noexcept;   // AMX's, with VNNI
 
 Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight,
                                                ops::PackOptions options,
                                                CpuDevice& device);
+
+// Token i of a row; rounded: room for head_dim values.
+void append_token(const CpuDevice&,
+                  const ops::KvAppendArgs&,
+                  const KvRowView& row,
+                  std::uint32_t i,
+                  float* rounded) noexcept;
 
 // Of a weight that takes_int8; of a group with such a part, else false.
 void linear_int8(CpuDevice&, const ops::LinearArgs&) noexcept;
@@ -145,6 +155,9 @@ void embed_quads(const CpuMatrix&, std::uint32_t row, float factor, float* out) 
 void embed(ops::Device&, const ops::EmbedArgs&) noexcept;
 void linear(ops::Device&, const ops::LinearArgs&) noexcept;
 void linear_side_by_side(ops::Device&, const ops::LinearGroupArgs&) noexcept;
+void add_norm(ops::Device&, const ops::AddNormArgs&) noexcept;
+void query_key(ops::Device&, const ops::QueryKeyArgs&) noexcept;
+void gated_mlp(ops::Device&, const ops::GatedMlpArgs&) noexcept;
 void rms_norm(ops::Device&, const ops::RmsNormArgs&) noexcept;
 void layer_norm(ops::Device&, const ops::LayerNormArgs&) noexcept;
 void rope(ops::Device&, const ops::RopeArgs&) noexcept;

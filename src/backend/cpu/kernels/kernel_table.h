@@ -14,10 +14,12 @@ constexpr std::uint32_t kBlockK =
     128;  // elements of K decoded at once for many rows; a multiple of every group
 constexpr std::uint32_t kRowChunk = 256;      // rows that share one decoding of a panel
 constexpr std::uint32_t kTileRowChunk = 512;  // at most, of tiles
-constexpr std::uint32_t kRowAlign = 16;       // where runs of rows begin
-constexpr std::size_t kPrefetchBytes = 2048;  // ahead in a stream of weights
-constexpr std::uint32_t kTileKeys = 64;       // keys of an attention tile
-constexpr std::uint32_t kChunkQueries = 48;   // (query, head) pairs that walk the keys together
+constexpr std::size_t kTileRowsBytes = std::size_t{1} << 20;  // of x in tiles: leaves room in L2
+constexpr std::uint32_t kRowAlign = 16;                       // where runs of rows begin
+constexpr std::size_t kPrefetchBytes = 2048;                  // ahead in a stream of weights
+constexpr std::uint32_t kTileKeys = 64;                       // keys of an attention tile
+constexpr std::uint32_t kChunkQueries = 48;  // (query, head) pairs that walk the keys together
+constexpr std::uint32_t kTileQueries = 128;  // at most, of tiles
 
 enum class CodeKind : std::uint8_t { bf16, f32, nibble, byte };
 enum class ScaleKind : std::uint8_t { none, f32, f16, bf16 };  // none: dense
@@ -98,7 +100,7 @@ struct AttentionJob {
 struct AttentionItem {
   const std::uint32_t* blocks;
   std::uint32_t position;   // of the first query
-  std::uint32_t n_queries;  // n_queries * queries_per_kv <= max(kChunkQueries, queries_per_kv)
+  std::uint32_t n_queries;  // n_queries * queries_per_kv <= max(kTileQueries, queries_per_kv)
   std::uint32_t token;      // index of the first query in q and out
   std::uint32_t kv_head;
   bool is_encoded = false;
@@ -243,6 +245,8 @@ struct KernelTable {
                 float* out);
   void (*round_to_bf16)(const float* x, std::size_t n, float* out);  // as f32 values
   void (*store_bf16)(const float* x, std::size_t n, std::uint16_t* out);
+  // (query, head) pairs that best walk keys of bf16 together: kChunkQueries to kTileQueries.
+  std::uint32_t attention_pairs;
   void (*attention)(const AttentionJob&, const AttentionItem&, float* scratch);
   // The item's output from all its tiles' partials, ascending.
   void (*merge_tiles)(const AttentionJob&,
@@ -280,7 +284,7 @@ extern const KernelTable kAvx512Kernels;
 const KernelTable& avx512bf16_kernels() noexcept;
 bool pairs_add_in_turn() noexcept;  // whether this CPU's products of pairs do: avx512bf16 needs it
 const KernelTable& amx_kernels() noexcept;
-// The same kernels on tiles that AVX-512 (with VBMI) plays: for tests.
+// The same kernels on tiles that AVX-512 (with VBMI and BF16) plays: for tests.
 const KernelTable& emulated_amx_kernels() noexcept;
 #endif
 

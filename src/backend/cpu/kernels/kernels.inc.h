@@ -65,6 +65,7 @@ constexpr KernelTable kTable{
     .embed = &embed,
     .round_to_bf16 = &round_to_bf16,
     .store_bf16 = &store_bf16,
+    .attention_pairs = kChunkQueries,
     .attention = &attention,
     .merge_tiles = &merge_tiles,
     .rms_norm = &rms_norm,

@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/linear_amx.inc.h"
 #include "backend/cpu/kernels/math.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
+#include "backend/cpu/kernels/attention_lanes.inc.h"
 #include "backend/cpu/kernels/attention_amx.inc.h"
 // clang-format on
 
@@ -43,7 +44,9 @@ void pack_tiles(const PackedLayout& w, const float* x, std::size_t row, std::uin
 // A few pairs wait for memory whatever multiplies them.
 template <class Tiles, std::uint32_t kFewestPairs>
 void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {
-  if (suits_tiles(job, item, kFewestPairs) && attend_on_tiles<Tiles>(job, item, scratch)) return;
+  if (suits_lanes(job, item, kFewestPairs) &&
+      attend_in_lanes<TileEngine<Tiles>>(job, item, scratch))
+    return;
   kAvx512Kernels.attention(job, item, scratch);
 }
 
@@ -55,6 +58,7 @@ KernelTable with_tiles(const char* name, std::uint32_t fewest, std::uint32_t few
   table.pack_tiles = &pack_tiles;
   table.fewest_tile_rows = fewest;
   table.fewest_quantized_tile_rows = fewest_quantized;
+  table.attention_pairs = kTileQueries;
   table.attention = &attention<Tiles, kFewestPairs>;
   return table;
 }

@@ -1,5 +1,5 @@
-// AVX-512 with products of bf16 pairs, for all weights that take bf16 rows; the rest is the AVX-512
-// unit's.
+// AVX-512 with products of bf16 pairs, for all weights that take bf16 rows and attention of many
+// queries; the rest is the AVX-512 unit's.
 #include "backend/cpu/kernels/kernel_table.h"
 // In this order: each builds on the ones before.
 // clang-format off
@@ -7,6 +7,10 @@
 #include "backend/cpu/kernels/linear_parts.inc.h"
 #include "backend/cpu/kernels/linear_dots.inc.h"
 #include "backend/cpu/kernels/linear.inc.h"
+#include "backend/cpu/kernels/math.inc.h"
+#include "backend/cpu/kernels/attention_keys.inc.h"
+#include "backend/cpu/kernels/attention_lanes.inc.h"
+#include "backend/cpu/kernels/attention_dots.inc.h"
 // clang-format on
 
 namespace kvasir::backend::cpu {
@@ -22,11 +26,21 @@ void linear_of_pairs(const LinearJob& job,
                                                   scratch);
 }
 
+// Fewer pairs wait for memory whatever multiplies them, or leave lanes empty.
+constexpr std::uint32_t kFewestPairs = 12;
+void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+  if (suits_lanes(job, item, kFewestPairs) && attend_in_lanes<DotEngine>(job, item, scratch))
+    return;
+  kAvx512Kernels.attention(job, item, scratch);
+}
+
 KernelTable with_pairs() {
   KernelTable table = kAvx512Kernels;
   table.name = "avx512bf16";
   table.linear = &linear_of_pairs;
   table.pack_pairs = &pack_pairs;
+  table.attention_pairs = kTileQueries;
+  table.attention = &attention;
   return table;
 }
 

@@ -131,15 +131,6 @@ inline TileConfig quantized_shapes(std::uint32_t rows, std::uint32_t step) {
   return config;
 }
 
-// As many rows as leave room in L2 for what else is there.
-inline std::uint32_t rows_a_chunk(const PackedLayout& w) {
-  const std::size_t row_bytes = std::size_t{w.group} * w.n_groups * 2,
-                    fit = kRowsBytes / row_bytes / kTileRows * kTileRows, least = 4 * kTileRows;
-  return static_cast<std::uint32_t>(fit < least           ? least
-                                    : fit > kTileRowChunk ? kTileRowChunk
-                                                          : fit);
-}
-
 template <class Tiles>
 void linear_tiles(const LinearJob& job,
                   std::uint32_t panel_begin,
@@ -149,15 +140,15 @@ void linear_tiles(const LinearJob& job,
                   float* scratch) {
   const PackedLayout& w = job.layout;
   const bool is_dense = w.scale == ScaleKind::none, stream = streams_outputs(job);
-  const std::uint32_t step = w.group < kStep ? w.group : kStep, chunk = rows_a_chunk(w),
-                      n_rows = row_end - row_begin, rows = n_rows < kTileRows ? n_rows : kTileRows;
+  const std::uint32_t step = w.group < kStep ? w.group : kStep, n_rows = row_end - row_begin,
+                      rows = n_rows < kTileRows ? n_rows : kTileRows;
   Tiles tiles(is_dense ? dense_shapes(rows) : quantized_shapes(rows, step));
-  for (std::uint32_t row = row_begin; row < row_end; row += chunk) {
+  for (std::uint32_t row = row_begin; row < row_end; row += kTileRowChunk) {
     const TileJob t{.job = job,
                     .panel_begin = panel_begin,
                     .panel_end = panel_end,
                     .row_begin = row,
-                    .row_end = row_end - row < chunk ? row_end : row + chunk,
+                    .row_end = row_end - row < kTileRowChunk ? row_end : row + kTileRowChunk,
                     .stream = stream,
                     .scratch = *reinterpret_cast<AmxScratch*>(scratch)};
     if (is_dense) {

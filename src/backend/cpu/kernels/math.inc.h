@@ -29,11 +29,7 @@ inline F32x16 exp(F32x16 x) {
   const F32x16 n = sub(shifted, set1(12582912.0f));
   const F32x16 r = fma(n, set1(-1.42860677e-06f), fma(n, set1(-0.693145752f), in));
   const F32x16 e = add(set1(1.0f), fma(mul(r, r), polynomial(kTail, r), r));
-  const U32x16 power = sub_u(bits(shifted), set1_u(0x4b400000u));
-  const U32x16 half = shift_right_signed<1>(power);
-  const F32x16 first = from_bits(shift_left<23>(add_u(half, set1_u(127))));
-  const F32x16 second = from_bits(shift_left<23>(add_u(sub_u(power, half), set1_u(127))));
-  return select_less(x, set1(-87.33f), zero(), mul(mul(e, first), second));
+  return select_less(x, set1(-87.33f), zero(), times_power(e, n));
 }
 
 inline F32x16 sigmoid(F32x16 x) { return div(set1(1.0f), add(set1(1.0f), exp(sub(zero(), x)))); }

@@ -339,5 +339,14 @@ inline void transpose(const U32x16 (&r)[16], U32x16 (&out)[16]) {
   }
 }
 
+// e · 2^n, n whole and |n| < 192: in two steps, of which no first one overflows.
+inline F32x16 times_power(F32x16 e, F32x16 n) {
+  const U32x16 power = sub_u(bits(add(n, set1(12582912.0f))), set1_u(0x4b400000u));  // 1.5 · 2^23
+  const U32x16 half = shift_right_signed<1>(power);
+  const F32x16 first = from_bits(shift_left<23>(add_u(half, set1_u(127))));
+  const F32x16 second = from_bits(shift_left<23>(add_u(sub_u(power, half), set1_u(127))));
+  return mul(mul(e, first), second);
+}
+
 }  // namespace
 }  // namespace kvasir::backend::cpu

@@ -286,5 +286,8 @@ inline void transpose(const U32x16 (&r)[16], U32x16 (&out)[16]) {
   }
 }
 
+// e · 2^n, n whole and |n| < 192.
+inline F32x16 times_power(F32x16 e, F32x16 n) { return _mm512_scalef_ps(e, n); }
+
 }  // namespace
 }  // namespace kvasir::backend::cpu

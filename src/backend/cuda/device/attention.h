@@ -4,6 +4,7 @@
 // segments.
 #pragma once
 
+#include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/kv_side.h"
 #include "backend/cuda/device/launch.h"
 #include "backend/cuda/device/views.h"
@@ -36,6 +37,7 @@ struct AttentionParams {
   std::uint32_t part_tokens;
   std::uint32_t most_keys;  // > 0: a query sees so many at most: keys are numbers in its selection
   std::uint32_t is_few;     // serves rows of at most kFewTokens new tokens; 0: the others
+  Bf16Copy copy;            // of outputs, by launch_attend_on_hopper alone
 };
 
 // How a step's rows become a grid; every number may be too large.

@@ -8,7 +8,7 @@ namespace kvasir::backend::cuda {
 namespace {
 
 constexpr int kGroup = 128;  // threads of a warpgroup
-constexpr std::uint32_t kPairs = 128, kThreads = 3 * kGroup;
+constexpr std::uint32_t kPairs = 128, kThreads = 3 * kGroup, kStages = 3;
 
 // Rows as wgmma reads them: columns of 64 elements, their 128 bytes swizzled by 16.
 template <int kDim>
@@ -22,7 +22,6 @@ struct SwizzledRows {
 
 template <int kDim, bool kEncoded>
 struct Layout {
-  static constexpr std::uint32_t kStages = 3;
   static constexpr std::uint32_t kSideBytes = SwizzledRows<kDim>::kBytes;
   static constexpr std::uint32_t kKeysAt = 0, kValuesAt = kStages * kSideBytes;
   static constexpr std::uint32_t kMergedAt = 2 * kStages * kSideBytes;
@@ -38,11 +37,21 @@ struct Layout {
   }
 };
 
+// Which stage of a ring is next, and the parity of its phase.
+struct Turn {
+  std::uint32_t stage = 0, parity = 0;
+  __device__ void next() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
 // A ring of kStages tiles of one side. Barriers: full ones, then empty ones.
 template <int kDim>
 struct Ring {
-  static constexpr std::uint32_t kStages = Layout<kDim, false>::kStages;
   static constexpr std::uint32_t kBarrierBytes = 16 * kStages;
+  static constexpr std::uint32_t kTileBytes = SwizzledRows<kDim>::kBytes;
   std::uint32_t tiles, barriers;
 
   __device__ void start() const {
@@ -51,17 +60,15 @@ struct Ring {
       start_barrier(barriers + 8 * (kStages + s), 2 * kGroup / 32);
     }
   }
-  __device__ std::uint32_t stage(std::uint32_t t) const {
-    return tiles + t % kStages * SwizzledRows<kDim>::kBytes;
+  __device__ std::uint32_t tile(const Turn& turn) const { return tiles + turn.stage * kTileBytes; }
+  __device__ std::uint32_t full(const Turn& turn) const { return barriers + 8 * turn.stage; }
+  __device__ void await_full(const Turn& turn) const { wait(full(turn), turn.parity); }
+  __device__ void await_empty(const Turn& turn) const {
+    wait(full(turn) + 8 * kStages, turn.parity ^ 1);  // a ring begins empty
   }
-  __device__ std::uint32_t full(std::uint32_t t) const { return barriers + 8 * (t % kStages); }
-  __device__ void await_full(std::uint32_t t) const { wait(full(t), t / kStages % 2); }
-  __device__ void await_empty(std::uint32_t t) const {
-    if (t >= kStages) wait(barriers + 8 * (kStages + t % kStages), (t / kStages - 1) % 2);
-  }
-  __device__ void give_back(std::uint32_t t) const {  // a warp at a time
+  __device__ void give_back(const Turn& turn) const {  // a warp at a time
     __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(barriers + 8 * (kStages + t % kStages));
+    if (threadIdx.x % 32 == 0) arrive(full(turn) + 8 * kStages);
   }
 };
 
@@ -70,41 +77,68 @@ struct Tiles {  // positions
   __device__ std::uint32_t n() const { return (end - begin + kTile - 1) / kTile; }
 };
 
+// What a thread brings of a tile's keys or values: 16 bytes of every kRows-th row.
 template <int kDim>
-__device__ void fetch_side(const TileSource& source,
-                           const KvSide& side,
-                           std::uint32_t tile,
-                           std::uint32_t to,
-                           std::uint32_t thread) {
-  constexpr std::uint32_t kChunks = kDim / 8;
-  const AttentionParams& p = source.p;
-  const bool is_run = p.block_tokens >= kTile;  // a tile's rows lie one after another
-  const std::byte* const run = side.codes + (is_run ? source.index(tile) * side.code_bytes : 0);
-#pragma unroll
-  for (std::uint32_t i = thread; i < kTile * kChunks; i += kGroup) {
-    const std::uint32_t r = i / kChunks, c = i % kChunks, position = tile + r;
-    if (8 * c >= p.dim) continue;
-    const bool present = position >= source.begin && position < source.end;
-    const std::byte* from = run + r * side.code_bytes + 16 * c;
-    if (!is_run)
-      from = side.codes + (present ? source.index(position) : 0) * side.code_bytes + 16 * c;
-    copy_16_async(to + SwizzledRows<kDim>::place(r, c), from, present);
+struct Share {
+  static constexpr std::uint32_t kChunks = kDim / 8, kRows = kGroup / kChunks;
+  static_assert(kRows % 8 == 0);  // so its rows are swizzled alike
+  std::uint32_t row, chunk, place;
+  __device__ explicit Share(std::uint32_t thread) : row(thread / kChunks), chunk(thread % kChunks) {
+    place = SwizzledRows<kDim>::place(row, chunk);
   }
-}
 
+  // Of a tile that is there as a whole, its rows one after another, and as long as kDim.
+  __device__ void fetch_whole(const KvSide& side, std::size_t first, std::uint32_t tile) const {
+    const std::byte* const from = side.codes + (first + row) * (2 * kDim) + 16 * chunk;
+#pragma unroll
+    for (std::uint32_t i = 0; i < kTile / kRows; ++i)
+      copy_16_async(tile + place + i * (kRows * 128), from + i * (kRows * 2 * kDim));
+  }
+  __device__ void fetch_any(const TileSource& source,
+                            const KvSide& side,
+                            std::uint32_t first_position,
+                            std::uint32_t tile) const {
+    if (8 * chunk >= source.p.dim) return;
+#pragma unroll 1
+    for (std::uint32_t i = 0; i < kTile / kRows; ++i) {
+      const std::uint32_t position = first_position + row + i * kRows;
+      const bool present = position >= source.begin && position < source.end;
+      const std::size_t index = present ? source.index(position) : 0;
+      copy_16_async(tile + place + i * (kRows * 128),
+                    side.codes + index * side.code_bytes + 16 * chunk, present);
+    }
+  }
+};
+
+// Where the next tile lies is read while this one is brought.
 template <int kDim>
 __device__ void produce_exact(const TileSource& source,
                               Tiles tiles,
                               const Ring<kDim>& keys,
                               const Ring<kDim>& values) {
-  const std::uint32_t thread = threadIdx.x % kGroup;
-  for (std::uint32_t t = 0; t < tiles.n(); ++t) {
-    keys.await_empty(t);
-    fetch_side<kDim>(source, source.p.k, tiles.begin + t * kTile, keys.stage(t), thread);
-    arrive_after_copies(keys.full(t));
-    values.await_empty(t);
-    fetch_side<kDim>(source, source.p.v, tiles.begin + t * kTile, values.stage(t), thread);
-    arrive_after_copies(values.full(t));
+  const AttentionParams& p = source.p;
+  const Share<kDim> share(threadIdx.x % kGroup);
+  const bool is_plain = p.block_tokens >= kTile && p.dim == kDim;
+  const auto is_whole = [&](std::uint32_t at) {
+    return is_plain && at >= source.begin && at + kTile <= source.end;
+  };
+  const auto first_of = [&](std::uint32_t at) -> std::size_t {
+    return is_whole(at) ? source.index(at) : 0;
+  };
+  std::size_t next = first_of(tiles.begin);
+  Turn turn;
+  for (std::uint32_t at = tiles.begin; at < tiles.end; at += kTile, turn.next()) {
+    const std::size_t first = next;
+    const bool whole = is_whole(at);
+    next = first_of(at + kTile);
+    keys.await_empty(turn);
+    whole ? share.fetch_whole(p.k, first, keys.tile(turn))
+          : share.fetch_any(source, p.k, at, keys.tile(turn));
+    arrive_after_copies(keys.full(turn));
+    values.await_empty(turn);
+    whole ? share.fetch_whole(p.v, first, values.tile(turn))
+          : share.fetch_any(source, p.v, at, values.tile(turn));
+    arrive_after_copies(values.full(turn));
   }
   wait_for_copies<0>();  // nothing is on its way to a thread that has ended
 }
@@ -128,22 +162,23 @@ __device__ void produce_decoded(const TileSource& source,
     commit_copies();
   };
   fetch(0);
-  for (std::uint32_t t = 0; t < tiles.n(); ++t) {
+  Turn turn;
+  for (std::uint32_t t = 0; t < tiles.n(); ++t, turn.next()) {
     wait_for_copies<0>();
     wait_for_group(1);  // tile t is there, tile t - 1 was expanded
     fetch(t + 1);
     const std::byte* const codes = shared + L::kEncodedAt + t % 2 * layout.encoded_bytes;
     const std::uint32_t tile = tiles.begin + t * kTile;
-    keys.await_empty(t);
+    keys.await_empty(turn);
     expand_side<Rows, kGroup>(source, source.p.k, tile, codes, centroids,
-                              shared + (keys.stage(t) - base), thread);
+                              shared + (keys.tile(turn) - base), thread);
     order_for_wgmma();
-    arrive(keys.full(t));
-    values.await_empty(t);
+    arrive(keys.full(turn));
+    values.await_empty(turn);
     expand_side<Rows, kGroup>(source, source.p.v, tile, codes + kTile * row_bytes_of(source.p.k),
-                              centroids, shared + (values.stage(t) - base), thread);
+                              centroids, shared + (values.tile(turn) - base), thread);
     order_for_wgmma();
-    arrive(values.full(t));
+    arrive(values.full(turn));
   }
 }
 
@@ -160,8 +195,10 @@ struct Consumer {
   QueryRow rows[2];
   std::uint32_t lane;
   std::uint32_t query[kSteps][4];
-  float out[kColumns * 4];
+  float out[kColumns * 4];  // nothing yet where is_empty
   Softmax softmax[2], merged[2];
+  Turn key_turn, value_turn;
+  bool is_empty = true;
 
   __device__ void start() {
     merged[0] = merged[1] = {minus_infinity(), 0.0f};
@@ -169,8 +206,6 @@ struct Consumer {
     for (int step = 0; step < kSteps; ++step) load_query(p, rows, step, query[step]);
 #pragma unroll
     for (int n = 0; n < kColumns; ++n) merged_out[n * 2 * kGroup] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-    for (int i = 0; i < kColumns * 4; ++i) out[i] = 0.0f;
     softmax[0] = softmax[1] = {minus_infinity(), 0.0f};
   }
 
@@ -190,8 +225,8 @@ struct Consumer {
     }
   }
 
-  // Scores to probabilities, not yet rounded. keep: what the output so far is multiplied by.
-  __device__ void find_weights(Scores& x, float (&keep)[2]) {
+  // Scores to probabilities, as operand A. keep: what the output so far is multiplied by.
+  __device__ void find_weights(Scores& x, Weights& weights, float (&keep)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float max = minus_infinity();
@@ -205,92 +240,103 @@ struct Consumer {
       float sum = 0.0f;
 #pragma unroll
       for (int i = 2 * r; i < kKeys * 4; i += 4) {
-        x[i] = exp2_of(fmaf(x[i], p.out_scale, -reference));
-        x[i + 1] = exp2_of(fmaf(x[i + 1], p.out_scale, -reference));
-        sum = add_pair(sum, pack_bf16(x[i], x[i + 1]));
+        const std::uint32_t pair = pack_bf16(exp2_of(fmaf(x[i], p.out_scale, -reference)),
+                                             exp2_of(fmaf(x[i + 1], p.out_scale, -reference)));
+        weights[i / 8][i / 2 % 4] = pair;
+        sum = add_pair(sum, pair);
       }
       softmax[r].sum = fmaf(softmax[r].sum, keep[r], sum);
     }
   }
-  // Rounded, as operand A. A wgmma that is on its way may not see its registers written: so this is
-  // done here again, and nowhere earlier.
-  __device__ static void round_weights(const Scores& x, Weights& weights) {
-#pragma unroll
-    for (int i = 0; i < kKeys * 4; i += 2)
-      asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;"
-                   : "=r"(weights[i / 8][i / 2 % 4])
-                   : "f"(x[i + 1]), "f"(x[i]));
-  }
 
-  __device__ void multiply_keys(std::uint32_t t, Scores& x) {
-    keys.await_full(t);
+  __device__ void multiply_keys(Scores& x) {
+    const std::uint64_t tile = rows_of_k(keys.tile(key_turn));
     order_for_wgmma();
     hold(x);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
-      multiply_by_keys(x, query[step],
-                       rows_of_k(keys.stage(t) + step / 4 * (kTile * 128) + step % 4 * 32),
+      multiply_by_keys(x, query[step], tile + (step / 4 * (kTile * 128) + step % 4 * 32) / 16,
                        step > 0);
     wgmma_commit();
   }
-  __device__ void multiply_values(std::uint32_t t, Weights& weights) {
-    values.await_full(t);
+  __device__ void multiply_values(Weights& weights) {
+    const std::uint64_t tile = columns_of_n(values.tile(value_turn), kTile * 128);
     order_for_wgmma();
     hold(out);
     hold(weights);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kKeys / 2; ++step)
-      multiply_by_values(out, weights[step],
-                         columns_of_n(values.stage(t) + step * 2048, kTile * 128));
+      multiply_by_values(out, weights[step], tile + step * (2048 / 16), step > 0 || !is_empty);
     wgmma_commit();
   }
 
-  __device__ bool ends_segment(std::uint32_t t) const {
-    return (tiles.begin / kTile + t) % (kSegment / kTile) == kSegment / kTile - 1;
+  __device__ bool ends_segment(std::uint32_t tile) const {
+    return tile % kSegment == kSegment - kTile;
   }
-  __device__ std::uint32_t segment_of(std::uint32_t t) const {
-    return (tiles.begin + t * kTile) / kSegment;
-  }
-  // A tile's weights are found while the tensor cores add up the values of the one before, and
-  // have its scores found before that.
-  __device__ void walk() {
-    Scores x{};
-    Weights weights;
-    float keep[2];
-    multiply_keys(0, x);
-    wgmma_wait<0>();
+
+  // Of tile and the next one: the next one's weights are found while the tensor cores add up this
+  // one's values, and have found the next one's scores before that. A wgmma that is on its way may
+  // not see its registers written, so weights take turns.
+  __device__ void step(std::uint32_t tile, Scores& x, Weights& now, Weights& next) {
+    multiply_keys(x);
+    values.await_full(value_turn);
+    multiply_values(now);
+    wgmma_wait<1>();
     hold(x);
-    keys.give_back(0);
-    mask(tiles.begin, x);
-    find_weights(x, keep);
-    round_weights(x, weights);
-    const std::uint32_t last = tiles.n() - 1;
-    for (std::uint32_t t = 0; t < last; ++t) {
-      multiply_keys(t + 1, x);
-      multiply_values(t, weights);
-      wgmma_wait<1>();
-      hold(x);
-      keys.give_back(t + 1);
-      const bool is_end = ends_segment(t);
-      const Softmax ended[2] = {softmax[0], softmax[1]};
-      if (is_end) softmax[0] = softmax[1] = {minus_infinity(), 0.0f};
-      mask(tiles.begin + (t + 1) * kTile, x);
-      find_weights(x, keep);
-      wgmma_wait<0>();
-      hold(out);
-      hold(weights);
-      values.give_back(t);
-      if (is_end) merge_segment(segment_of(t), ended);
-#pragma unroll
-      for (int i = 0; i < kColumns * 4; ++i) out[i] *= keep[i / 2 % 2];
-      round_weights(x, weights);
-    }
-    multiply_values(last, weights);
+    keys.give_back(key_turn);
+    key_turn.next();
+    const bool is_end = ends_segment(tile);
+    const Softmax ended[2] = {softmax[0], softmax[1]};
+    if (is_end) softmax[0] = softmax[1] = {minus_infinity(), 0.0f};
+    mask(tile + kTile, x);
+    float keep[2];
+    find_weights(x, next, keep);
+    hold(next);
+    // Ends a basic block, too: else the compiler waits for the values first.
+    if (tile + 2 * kTile < tiles.end) keys.await_full(key_turn);
     wgmma_wait<0>();
     hold(out);
-    merge_segment(segment_of(last), softmax);
+    hold(now);
+    values.give_back(value_turn);
+    value_turn.next();
+    is_empty = is_end;
+    if (is_end) return merge_segment(tile / kSegment, ended);
+#pragma unroll
+    for (int i = 0; i < kColumns * 4; ++i) out[i] *= keep[i / 2 % 2];
+  }
+
+  __device__ void end(std::uint32_t tile, Weights& weights) {
+    values.await_full(value_turn);
+    multiply_values(weights);
+    wgmma_wait<0>();
+    hold(out);
+    merge_segment(tile / kSegment, softmax);
+  }
+
+  __device__ void walk() {
+    Scores x;
+    Weights even, odd;
+    float keep[2];
+    keys.await_full(key_turn);
+    multiply_keys(x);
+    wgmma_wait<0>();
+    hold(x);
+    keys.give_back(key_turn);
+    key_turn.next();
+    mask(tiles.begin, x);
+    find_weights(x, even, keep);
+    const std::uint32_t last = tiles.begin + (tiles.n() - 1) * kTile;
+    if (tiles.begin < last) keys.await_full(key_turn);
+    std::uint32_t tile = tiles.begin;
+    for (; tile + kTile < last; tile += 2 * kTile) {
+      step(tile, x, even, odd);
+      step(tile + kTile, x, odd, even);
+    }
+    if (tile == last) return end(last, even);
+    step(tile, x, even, odd);
+    end(last, odd);
   }
 
   __device__ void merge_segment(std::uint32_t segment, const Softmax (&ended)[2]) {
@@ -315,7 +361,6 @@ struct Consumer {
         sum.w = fmaf(sum.w, m[1].keep, out[4 * n + 3] * m[1].gain);
       }
       merged_out[n * 2 * kGroup] = sum;
-      out[4 * n] = out[4 * n + 1] = out[4 * n + 2] = out[4 * n + 3] = 0.0f;
     }
   }
 
@@ -334,12 +379,20 @@ struct Consumer {
       if (d >= p.dim) continue;
       const float4 sum = merged_out[n * 2 * kGroup];
       if (to[0])
-        *reinterpret_cast<float2*>(to[0] + d) = {sum.x * keep[0] / merged[0].sum,
-                                                 sum.y * keep[0] / merged[0].sum};
+        store(rows[0], to[0], d,
+              {sum.x * keep[0] / merged[0].sum, sum.y * keep[0] / merged[0].sum});
       if (to[1])
-        *reinterpret_cast<float2*>(to[1] + d) = {sum.z * keep[1] / merged[1].sum,
-                                                 sum.w * keep[1] / merged[1].sum};
+        store(rows[1], to[1], d,
+              {sum.z * keep[1] / merged[1].sum, sum.w * keep[1] / merged[1].sum});
     }
+  }
+
+  __device__ void store(const QueryRow& q, float* head, std::uint32_t d, float2 two) const {
+    *reinterpret_cast<float2*>(head + d) = two;
+    if (p.copy.data)
+      *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(p.copy.data) +
+                                        p.copy.place(q.token, q.head * p.dim + d)) =
+          pack_bf16(two.x, two.y);
   }
 };
 
