@@ -1,7 +1,7 @@
-// A block stays on its multiprocessor and has a run of tiles of 16 weight rows, up to eight of them
-// at a time: a pass. Helpers bring a pass's weights and x through one ring that goes on from pass
-// to pass; one or two warpgroups multiply, up to four tiles each. Weights are on their way before
-// the kernels ahead have ended.
+// Products of quantized weights. A block stays on its multiprocessor and has a run of tiles of 16
+// weight rows, up to eight of them at a time: a pass. Helpers bring a pass's weights and x through
+// one ring that goes on from pass to pass; one or two warpgroups multiply, up to four tiles each.
+// Weights are on their way before the kernels ahead have ended.
 #pragma once
 
 #include "backend/cuda/device/activation.cuh"
@@ -9,36 +9,6 @@
 #include "backend/cuda/device/wide_ring.cuh"
 
 namespace kvasir::backend::cuda {
-
-template <class P>
-__device__ inline void multiply_dense(const WideArgs& p,
-                                      const WideMemory& m,
-                                      WideWalk& walk,
-                                      unsigned group,
-                                      float (&sums)[P::kN / 2]) {
-  const std::uint32_t n_stages = chunks_of(p.format.k), panel = p.pass_tiles * 2048;
-  unsigned slot = 0;
-  for (std::uint32_t stage = 0; stage < n_stages; ++stage) {
-    const unsigned before = slot;
-    slot = walk.enter();
-    order_for_wgmma();
-    const std::uint32_t at = m.at + slot * m.slot_bytes;
-    const std::uint64_t a = rows_of_k(at + group * (kGroupTiles * 2048));
-    const std::uint64_t b = rows_of_k(at + m.x_at);
-    hold(sums);
-    wgmma_fence();
-#pragma unroll
-    for (unsigned step = 0; step < kSteps; ++step)
-      multiply_rows(sums, a + (step / 4 * (panel >> 4) + step % 4 * 2),
-                    b + (step / 4 * (P::kXPanel >> 4) + step % 4 * 2));
-    wgmma_commit();
-    wgmma_wait_but_one();
-    if (stage > 0) walk.leave(before);
-  }
-  wgmma_wait();
-  hold(sums);
-  walk.leave(slot);
-}
 
 // Two chunks a stage. A chunk's operands are decoded in registers while the products of the chunk
 // before are on their way; those that follow its own are fetched meanwhile.
@@ -175,14 +145,11 @@ __device__ inline void multiply_passes(const WideArgs& p,
     float sums[P::kN / 2] = {};
     if (first >= (kRows == SlabRows::spread ? 2 * pass.n : pass.n)) {
       skip_pass<P>(p, walk);
-    } else if constexpr (F::kIsDense) {
-      multiply_dense<P>(p, m, walk, group, sums);
     } else {
       multiply_codes<F, P, kRows>(p, m, walk, slab, sums);
     }
     if (slab.is_there)
-      store_slab<P::kN>(p, pass.first, slab, F::kIsDense ? p.is_gated != 0 : kIsGated,
-                        kRows == SlabRows::spread, sums);
+      store_slab<P::kN>(p, pass.first, slab, kIsGated, kRows == SlabRows::spread, sums);
   }
 }
 
@@ -200,7 +167,7 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
                      P::weight_bytes(p.pass_tiles, p.format.chunk_bytes)};
   if (threadIdx.x == 0) {
     for (unsigned i = 0; i < p.n_slots; ++i) {
-      barrier_init(m.full(i), (F::kIsDense ? P::kWeightThreads : 1) + 1);
+      barrier_init(m.full(i), 2);
       barrier_init(m.empty(i), n_multiply / 32);
     }
     barriers_are_initialised();
@@ -213,11 +180,7 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
   if (warp < n_multiply / 32) {
     multiply_passes<F, P, kRows>(p, share, m, warp);
   } else if (warp < (n_multiply + P::kWeightThreads) / 32) {
-    if constexpr (F::kIsDense) {
-      bring_dense<P>(p, share, m);
-    } else {
-      bring_codes<P>(p, share, m);
-    }
+    bring_codes<P>(p, share, m);
   } else if (P::kN == 8 && !p.x) {
     bring_rows<P>(p, share, m);
   } else {
@@ -230,7 +193,7 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
 template <class F, int kN>
 void launch_wide_rows(Queue& queue, WideArgs p) {
   using P = WidePlan<F, kN>;
-  const unsigned grain = !F::kIsDense && p.is_gated ? 2 : 1;
+  const unsigned grain = p.is_gated ? 2 : 1;
   const unsigned n_units = p.n_tiles / grain;
   const unsigned n_blocks = n_units < p.n_sms ? n_units : p.n_sms;
   const unsigned most = (n_units + n_blocks - 1) / n_blocks * grain;  // tiles of a block
@@ -239,18 +202,16 @@ void launch_wide_rows(Queue& queue, WideArgs p) {
   const unsigned slot_bytes = P::slot_bytes(p.pass_tiles, p.format.chunk_bytes);
   const unsigned fit = P::kRoom / slot_bytes;
   p.n_slots = fit < kWideSlots ? fit : kWideSlots;
-  p.is_spread = !F::kIsDense && !p.is_gated && p.pass_tiles <= kGroupTiles;
+  p.is_spread = !p.is_gated && p.pass_tiles <= kGroupTiles;
   const unsigned n_slabs = p.is_spread ? 2 * p.pass_tiles : p.pass_tiles;
   const unsigned n_groups = n_slabs > kGroupTiles ? 2 : 1;
   const auto launch = [&]<SlabRows kRows>() {
     queue.launch_early(&wide_kernel<F, kN, kRows>, dim3(n_blocks, (p.n_rows + kN - 1) / kN),
                        n_groups * kWarpgroup + P::kHelpers,
-                       kWideRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes + kReadBehind, p);
+                       kWideRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes, p);
   };
-  if constexpr (!F::kIsDense) {
-    if (p.is_gated) return launch.template operator()<SlabRows::gated>();
-    if (p.is_spread) return launch.template operator()<SlabRows::spread>();
-  }
+  if (p.is_gated) return launch.template operator()<SlabRows::gated>();
+  if (p.is_spread) return launch.template operator()<SlabRows::spread>();
   launch.template operator()<SlabRows::whole>();
 }
 

@@ -14,8 +14,6 @@ namespace kvasir::backend::cuda {
 // Shared memory: barriers of slots that are full, that are empty, and slots.
 constexpr unsigned kWideSlots = 32, kWideEmptyAt = 8 * kWideSlots, kWideRingAt = 16 * kWideSlots;
 constexpr unsigned kWarpgroup = 128, kGroupTiles = 4;
-// Dense tiles are read as 64 rows even where fewer are there: so much lies behind the last slot.
-constexpr unsigned kReadBehind = 6144;
 
 template <class F, int kNOf>
 struct WidePlan {
@@ -267,10 +265,5 @@ class WideWalk {
   const WideMemory& m_;
   WideTurn turn_;
 };
-
-// Waits until at most one batch of products is still on its way.
-__device__ inline void wgmma_wait_but_one() {
-  asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-}
 
 }  // namespace kvasir::backend::cuda
