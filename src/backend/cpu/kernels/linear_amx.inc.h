@@ -50,13 +50,14 @@ inline void dense_steps(Tiles& tiles,
       tiles.template load<kSum11>(sums + 3 * kTileFloats, kTileStride);
     }
   }
+  const bool is_whole = begin == 0 && end == w.n_groups;  // few rows: soon at the lines ahead
   const std::size_t tile = std::size_t{kStep} * kTileRows,
                     block = t.row_begin / kTileRows + row_block;
   const std::uint16_t *x0 = t.job.x_tiles + (block * w.n_groups + begin) * tile,
                       *x1 = x0 + w.n_groups * tile;
   const std::uint8_t* codes = t.job.weight + panel * w.panel_bytes + begin * w.group_bytes;
   for (std::uint32_t s = begin; s < end; ++s, codes += w.group_bytes, x0 += tile, x1 += tile) {
-    ahead.ask(lines_a_step);
+    is_whole ? ahead.ask(lines_a_step) : ahead.ask_beyond_l1(lines_a_step);
     tiles.template load<kOutputs0>(codes, kPanel * 4);
     tiles.template load<kRows0>(x0, kTileStride);
     tiles.template multiply_bf16<kSum00, kRows0, kOutputs0>();
