@@ -126,7 +126,7 @@ int run(const std::string& model, int n_rounds, std::uint32_t prompt_tokens) {
   Gaps gaps;
   for (int i = 0; i < n_rounds; ++i) run_round(client, gaps);
   if (gaps.beside.empty()) fail("the prompt was fed before the stream's next piece");
-  print(gaps, prompt_tokens, options.prefill_share);
+  print(gaps, prompt_tokens, options.prompt_tokens_beside());
   (*server)->shutdown(std::chrono::seconds(1));
   return 0;
 }

@@ -56,7 +56,8 @@ double copy_gb_s(CudaDevice& device) {
 }
 
 // Random numbers as a packed weight, made on the device: bf16 rows, or codes with scales as MLX's
-// groups of 64 have them. What quantized weights come to does not matter here.
+// groups of 64 or GGUF's blocks have them. What quantized weights come to does not matter here.
+constexpr const char* kTypes[] = {"bf16", "4", "8", "q4_0", "q8_0", "q4_k"};
 std::unique_ptr<CudaMatrix> noise_weight(CudaDevice& device,
                                          const std::string& type,
                                          std::uint32_t n_out,
@@ -66,11 +67,15 @@ std::unique_ptr<CudaMatrix> noise_weight(CudaDevice& device,
   Weight& w = m->weight;
   w.n_out = n_out;
   w.n_in = w.k = n_in;
-  w.code = type == "bf16" ? Code::bf16 : type == "4" ? Code::nibble : Code::byte;
-  w.scale = ScaleKind::bf16;
-  w.has_bias = w.code == Code::bf16 ? 0 : 1;
-  w.group = w.code == Code::bf16 ? kChunkK : 64;
-  w.chunk_bytes = codes_bytes(w.code) + (w.has_bias ? 2 * kTileRows * 4 : 0);
+  const bool is_dense = type == "bf16", is_mlx = type == "4" || type == "8";
+  w.code = is_dense ? Code::bf16 : type[0] == '4' || type[1] == '4' ? Code::nibble : Code::byte;
+  w.scale = type == "q4_k" ? ScaleKind::f32 : is_mlx ? ScaleKind::bf16 : ScaleKind::f16;
+  w.has_bias = is_mlx || type == "q4_k";
+  w.group = is_dense ? kChunkK : is_mlx ? 64 : 32;
+  w.offset = type == "q4_0" ? 8 : type == "q8_0" ? 128 : 0;
+  w.chunk_bytes = codes_bytes(w.code);
+  if (!is_dense)
+    w.chunk_bytes += kChunkK / w.group * kTileRows * scale_bytes(w.scale) * (w.has_bias ? 2 : 1);
   const std::size_t n_tiles = (n_out + kTileRows - 1) / kTileRows;
   const std::size_t size = w.code == Code::bf16 ? std::size_t{n_out} * n_in * 2
                                                 : n_tiles * chunks_of(n_in) * w.chunk_bytes;
@@ -258,13 +263,13 @@ int main(int argc, char** argv) {
   };
   for (const LayerShape& s : {LayerShape{"llama-3.1-8b", 4096, 4096, 1024, 14336},
                               LayerShape{"qwen3-0.6b", 1024, 2048, 1024, 3072}}) {
-    for (const char* type : {"bf16", "4", "8"}) {
+    for (const char* type : kTypes) {
       if (!passes(std::string("layer ") + s.name + " " + type)) continue;
       for (const std::uint32_t n_rows : {1u, 16u, 64u})
         measure_layers(device, s, type, n_rows, copy);
     }
   }
-  for (const char* type : {"4", "8"})
+  for (const char* type : {"4", "8", "q4_0", "q4_k"})
     for (const auto& [n_in, n_out] : {std::pair{4096u, 14336u}, {14336u, 4096u}})
       if (passes(std::string("decode ") + type + " " + std::to_string(n_in) + "x" +
                  std::to_string(n_out)))
@@ -272,7 +277,7 @@ int main(int argc, char** argv) {
   const std::pair<std::uint32_t, std::uint32_t> shapes[] = {
       {4096, 4096}, {4096, 6144}, {4096, 28672}, {14336, 4096}, {4096, 128256},
       {1024, 4096}, {2048, 1024}, {1024, 6144},  {3072, 1024}};
-  for (const char* type : {"bf16", "4", "8"}) {
+  for (const char* type : kTypes) {
     for (const auto& [n_in, n_out] : shapes) {
       if (!passes(std::string("product ") + type + " " + std::to_string(n_in) + "x" +
                   std::to_string(n_out)))

@@ -63,9 +63,9 @@ def cpu_name():
     return platform.machine()
 
 
-def measure(model, quant, files, args):
-    """[{model, quant, case, pair, engine, prefill_tps, decode_tps, …}]"""
-    running, samples = [], []
+def measure(model, quant, files, args, samples):
+    """Adds {model, quant, case, pair, engine, prefill_tps, decode_tps, …}, pair by pair."""
+    running = []
     for engine in args.engines:
         worker = engine.start(files, args.threads)
         print(f"  {engine.name}: " + (f"left out, {worker}" if isinstance(worker, str) else "ready"), flush=True)
@@ -83,9 +83,9 @@ def measure(model, quant, files, args):
                     continue
                 samples.append({**answer, "model": model, "quant": quant, "case": case, "pair": pair, "engine": engine.name})
         print(f"  pair {pair + 1} of {args.pairs}", flush=True)
+        yield
     for _, worker in running:
         worker.stop()
-    return samples
 
 
 def summarize(samples):
@@ -161,8 +161,15 @@ def measured(args):
             if not files:
                 continue
             print(f"{model}, {quant}:", flush=True)
-            result["samples"] += measure(model, quant, files, args)
+            for _ in measure(model, quant, files, args, result["samples"]):
+                save(args.json, result)  # what is there outlives a run that is cut off
     return result
+
+
+def save(path, result):
+    result["summary"] = summarize(result["samples"])
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(json.dumps(result, indent=1) + "\n")
 
 
 def read(files):
@@ -182,10 +189,8 @@ def read(files):
 def main():
     args = parse()
     result = read(args.read) if args.read else measured(args)
-    result["summary"] = summarize(result["samples"])
+    save(args.json, result)
     print_rows(result["summary"])
-    pathlib.Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
     if args.page:
         page.write(ROOT, result, engines.PLOT_PYTHON, args.page)
 

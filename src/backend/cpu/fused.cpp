@@ -43,6 +43,12 @@ bool comes_in_pieces(const CpuDevice& cpu, const ops::GatedMlpArgs& a) noexcept 
          ff % columns_of(down) == 0;
 }
 
+// Of even pieces, in pairs of aligned runs.
+std::uint32_t rows_of_piece(std::uint32_t n, std::uint32_t most) noexcept {
+  const std::uint32_t n_pieces = (n + most - 1) / most, even = (n + n_pieces - 1) / n_pieces;
+  return std::min(most, (even + 2 * kRowAlign - 1) / (2 * kRowAlign) * (2 * kRowAlign));
+}
+
 GatedBlock lay_out(CpuDevice& cpu, const ops::GatedMlpArgs& a) {
   const auto& parts = a.gated.parts;
   const CpuMatrix &gate = matrix_of(parts[0].weight), &down = matrix_of(a.down.weight);
@@ -54,7 +60,7 @@ GatedBlock lay_out(CpuDevice& cpu, const ops::GatedMlpArgs& a) {
           .down = down,
           .up_panel = parts.size() == 2 ? 0 : ff / kPanel,
           .columns = columns_of(down),
-          .n_rows = std::min(n, from.tiles ? kTileRowChunk : kRowChunk),
+          .n_rows = rows_of_piece(n, rows_together(gate.layout, from.tiles != nullptr)),
           .from = from,
           .to = make_room(cpu, down, n, cpu.hidden(), cpu.hidden_sums())};
 }
@@ -232,14 +238,15 @@ void gated_mlp(ops::Device& device, const ops::GatedMlpArgs& a) noexcept {
   if (!comes_in_pieces(cpu, a)) return ops::gated_mlp_composed(device, a);
   const GatedBlock block = lay_out(cpu, a);
   const std::uint32_t n = a.gated.x.n_rows, n_chunks = (n + block.n_rows - 1) / block.n_rows,
+                      n_slices = block.ff() / block.columns,
                       n_floats = 2 * block.n_rows * block.columns;
   const std::size_t work = std::size_t{n} * block.gate.padded_in() * 2 * block.ff();
-  cpu.split(std::size_t{block.ff() / block.columns} * n_chunks, work,
+  cpu.split(std::size_t{n_slices} * n_chunks, work,
             [&](std::size_t begin, std::size_t end, int part) {
               float* const scratch = cpu.thread_scratch(part, kLinearScratchFloats + n_floats);
               for (std::size_t i = begin; i < end; ++i) {
-                const auto column = static_cast<std::uint32_t>(i / n_chunks) * block.columns,
-                           row = static_cast<std::uint32_t>(i % n_chunks) * block.n_rows;
+                const auto column = static_cast<std::uint32_t>(i % n_slices) * block.columns,
+                           row = static_cast<std::uint32_t>(i / n_slices) * block.n_rows;
                 activate_columns(cpu, block, column, row, std::min(n - row, block.n_rows), scratch);
               }
             });

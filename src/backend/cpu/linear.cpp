@@ -60,6 +60,38 @@ void prepare_rows(CpuDevice& device,
 
 std::size_t n_panels_of(const LinearJob& job) noexcept { return (job.n_out + kPanel - 1) / kPanel; }
 
+// How rows are cut: in even parts of at most rows_together.
+std::uint32_t n_chunks_of(const CpuDevice& cpu, const LinearJob& any, std::size_t n_panels) {
+  const std::uint32_t n_runs = (any.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
+      chunk = rows_together(any.layout, any.x_tiles != nullptr),
+                      least = n_panels < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
+  return std::min(std::max(least, (any.n_rows + chunk - 1) / chunk), n_runs);
+}
+
+// Items are (chunk of rows, job, panel). Chunks of tiles are outermost: x stays in a thread's L2
+// while weights go by; else innermost, so that few weights are read twice.
+struct Items {
+  std::size_t n_panels;  // of all jobs
+  std::uint32_t n_chunks, n_rows;
+  bool chunks_outside;
+
+  std::size_t size() const noexcept { return n_panels * n_chunks; }
+  std::uint32_t chunk_of(std::size_t i) const noexcept {
+    return static_cast<std::uint32_t>(chunks_outside ? i / n_panels : i % n_chunks);
+  }
+  std::size_t panel_of(std::size_t i) const noexcept {
+    return chunks_outside ? i % n_panels : i / n_chunks;
+  }
+  // Pairs of runs stay together where there are enough: tiles take two at once.
+  std::uint32_t row_of_chunk(std::uint32_t c) const noexcept {
+    const std::size_t n_runs = (n_rows + kRowAlign - 1) / kRowAlign,
+                      unit = n_runs >= 2 * std::size_t{n_chunks} ? 2 : 1,
+                      n_units = (n_runs + unit - 1) / unit;
+    return static_cast<std::uint32_t>(
+        std::min<std::size_t>(n_units * c / n_chunks * unit * kRowAlign, n_rows));
+  }
+};
+
 }  // namespace
 
 InputForm form_for(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
@@ -120,35 +152,32 @@ LinearJob job_of(const CpuMatrix& m, const LinearInput& input, const float* bias
           .x_pairs = input.pairs};
 }
 
-// Items are (job, panel, chunk of rows), chunks innermost, so
-// that a thread reads few weights twice. Tiles divide rows by themselves.
+std::uint32_t rows_together(const PackedLayout& w, bool are_tiles) noexcept {
+  if (!are_tiles) return kRowChunk;
+  const std::size_t fit = kTileRowsBytes / (std::size_t{w.group} * w.n_groups * 2);
+  return std::clamp(static_cast<std::uint32_t>(fit) / kRowAlign * kRowAlign, 4 * kRowAlign,
+                    kTileRowChunk);
+}
+
 void multiply(CpuDevice& cpu, std::span<const LinearJob> jobs) {
   std::size_t n_panels = 0, n_out = 0;
   for (const LinearJob& job : jobs) n_panels += n_panels_of(job), n_out += job.n_out;
   const LinearJob& any = jobs[0];
   const std::size_t work = std::size_t{any.n_rows} * any.layout.group * any.layout.n_groups * n_out;
-  const std::size_t chunk = any.x_tiles ? any.n_rows : kRowChunk,
-                    n_runs = (any.n_rows + kRowAlign - 1) / kRowAlign,  // of aligned rows
-      least = n_panels < 4 * static_cast<std::size_t>(cpu.n_threads()) ? 4 : 1;
-  const std::size_t n_chunks =
-      std::min(std::max<std::size_t>(least, (any.n_rows + chunk - 1) / chunk), n_runs);
-  const auto chunk_begin = [&](std::size_t c) {
-    return static_cast<std::uint32_t>(
-        std::min<std::size_t>(n_runs * c / n_chunks * kRowAlign, any.n_rows));
-  };
-  cpu.split(n_panels * n_chunks, work, [&](std::size_t begin, std::size_t end, int part) {
+  const std::uint32_t n_chunks = n_chunks_of(cpu, any, n_panels);
+  const Items items{n_panels, n_chunks, any.n_rows, any.x_tiles != nullptr};
+  cpu.split(items.size(), work, [&](std::size_t begin, std::size_t end, int part) {
     float* const scratch = cpu.thread_scratch(part, kLinearScratchFloats);
-    std::size_t first = 0;  // item of the job at hand
-    for (const LinearJob& job : jobs) {
-      const std::size_t last = first + n_panels_of(job) * n_chunks;
-      for (std::size_t i = std::max(begin, first); i < std::min(end, last);) {
-        const auto panel = static_cast<std::uint32_t>((i - first) / n_chunks);
-        const std::size_t c = (i - first) % n_chunks;
-        const auto n = static_cast<std::uint32_t>(n_chunks == 1 ? std::min(end, last) - i : 1);
-        cpu.kernels().linear(job, panel, panel + n, chunk_begin(c), chunk_begin(c + 1), scratch);
-        i += n;
-      }
-      first = last;
+    for (std::size_t i = begin; i < end;) {
+      const std::uint32_t c = items.chunk_of(i);
+      std::size_t panel = items.panel_of(i), n = 1;
+      auto job = jobs.begin();
+      for (; panel >= n_panels_of(*job); ++job) panel -= n_panels_of(*job);
+      if (items.chunks_outside || n_chunks == 1) n = std::min(end - i, n_panels_of(*job) - panel);
+      cpu.kernels().linear(*job, static_cast<std::uint32_t>(panel),
+                           static_cast<std::uint32_t>(panel + n), items.row_of_chunk(c),
+                           items.row_of_chunk(c + 1), scratch);
+      i += n;
     }
   });
 }

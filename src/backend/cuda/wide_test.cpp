@@ -57,6 +57,8 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {"bf16", 16, 64},           {"bf16", 40, 320},          {"bf16", 1000, 14336},
     {"bf16", 2500, 1088},       {"bf16", 9000, 256},        {"bf16", 30000, 128},
+    {"bf16", 3001, 192},        {"bf16", 6200, 320},        {"bf16", 8300, 64},
+    {"bf16", 12600, 192},       {"bf16", 14600, 512},
     {"affine4g64", 40, 320},    {"affine4g64", 600, 7168},  {"affine4g64", 9000, 256},
     {"affine4g64", 30000, 128}, {"affine8g32", 1500, 1024}, {"affine4g128", 2000, 512},
     {"q4_0", 2064, 1024},       {"q8_0", 520, 2048},        {"q4_k", 1100, 512},
@@ -183,6 +185,7 @@ TEST(CudaWide, AGatedBlockIsItsComposition) {
   KVASIR_NEEDS_CUDA();
   for (const Gated& c : {Gated{"bf16", 256, 1536, 256, ops::Activation::silu},
                          Gated{"bf16", 320, 1000, 96, ops::Activation::gelu_tanh},
+                         Gated{"bf16", 128, 7168, 64, ops::Activation::silu},
                          Gated{"affine4g64", 512, 6144, 128, ops::Activation::silu},
                          Gated{"affine4g64", 128, 200, 64, ops::Activation::gelu},
                          Gated{"affine8g64", 256, 1032, 64, ops::Activation::silu},

@@ -40,6 +40,10 @@ bool take_the_same_input(const CpuDevice&,
 
 LinearJob job_of(const CpuMatrix&, const LinearInput&, const float* bias, MatView out);
 
+// Rows, at most, that a product takes at once: as many as share unpacked codes or, of tiles, as
+// leave room in L2 for the rest.
+std::uint32_t rows_together(const PackedLayout&, bool are_tiles) noexcept;
+
 // Jobs of the same rows, in one fork.
 void multiply(CpuDevice&, std::span<const LinearJob>);
 

@@ -25,10 +25,19 @@ void store_bf16(const float* x, std::size_t n, std::uint16_t* out) {
 // Columns i, i + 64, … go to accumulator i / 16 % 4; (0 + 1) + (2 + 3), then halves of the lanes.
 float sum_of_squares(const float* x, std::size_t n) {
   F32x16 sums[4] = {zero(), zero(), zero(), zero()};
-  for_columns(n, [&](std::size_t i, std::size_t m) {
-    const F32x16 v = load_n(x + i, m);
-    sums[i / 16 % 4] = fma(v, v, sums[i / 16 % 4]);
-  });
+  std::size_t whole = 0;  // of four columns of vectors, their sums in registers
+  for (; whole + 64 <= n; whole += 64) {
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) {
+      const F32x16 v = load(x + whole + 16 * j);
+      sums[j] = fma(v, v, sums[j]);
+    }
+  }
+  for (std::size_t j = 0; j < 4 && whole + 16 * j < n; ++j) {
+    const std::size_t left = n - whole - 16 * j;
+    const F32x16 v = load_n(x + whole + 16 * j, left < 16 ? left : 16);
+    sums[j] = fma(v, v, sums[j]);
+  }
   return sum_lanes(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
 }
 

@@ -14,11 +14,12 @@ constexpr std::uint32_t kBlockK =
     128;  // elements of K decoded at once for many rows; a multiple of every group
 constexpr std::uint32_t kRowChunk = 256;      // rows that share one decoding of a panel
 constexpr std::uint32_t kTileRowChunk = 512;  // at most, of tiles
-constexpr std::uint32_t kRowAlign = 16;       // where runs of rows begin
-constexpr std::size_t kPrefetchBytes = 2048;  // ahead in a stream of weights
-constexpr std::uint32_t kTileKeys = 64;       // keys of an attention tile
-constexpr std::uint32_t kChunkQueries = 48;   // (query, head) pairs that walk the keys together
-constexpr std::uint32_t kTileQueries = 128;   // at most, of tiles
+constexpr std::size_t kTileRowsBytes = std::size_t{1} << 20;  // of x in tiles: leaves room in L2
+constexpr std::uint32_t kRowAlign = 16;                       // where runs of rows begin
+constexpr std::size_t kPrefetchBytes = 2048;                  // ahead in a stream of weights
+constexpr std::uint32_t kTileKeys = 64;                       // keys of an attention tile
+constexpr std::uint32_t kChunkQueries = 48;  // (query, head) pairs that walk the keys together
+constexpr std::uint32_t kTileQueries = 256;  // at most, of tiles
 
 enum class CodeKind : std::uint8_t { bf16, f32, nibble, byte };
 enum class ScaleKind : std::uint8_t { none, f32, f16, bf16 };  // none: dense

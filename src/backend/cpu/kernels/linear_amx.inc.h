@@ -50,13 +50,14 @@ inline void dense_steps(Tiles& tiles,
       tiles.template load<kSum11>(sums + 3 * kTileFloats, kTileStride);
     }
   }
+  const bool is_whole = begin == 0 && end == w.n_groups;  // few rows: soon at the lines ahead
   const std::size_t tile = std::size_t{kStep} * kTileRows,
                     block = t.row_begin / kTileRows + row_block;
   const std::uint16_t *x0 = t.job.x_tiles + (block * w.n_groups + begin) * tile,
                       *x1 = x0 + w.n_groups * tile;
   const std::uint8_t* codes = t.job.weight + panel * w.panel_bytes + begin * w.group_bytes;
   for (std::uint32_t s = begin; s < end; ++s, codes += w.group_bytes, x0 += tile, x1 += tile) {
-    ahead.ask(lines_a_step);
+    is_whole ? ahead.ask(lines_a_step) : ahead.ask_beyond_l1(lines_a_step);
     tiles.template load<kOutputs0>(codes, kPanel * 4);
     tiles.template load<kRows0>(x0, kTileStride);
     tiles.template multiply_bf16<kSum00, kRows0, kOutputs0>();
@@ -131,15 +132,6 @@ inline TileConfig quantized_shapes(std::uint32_t rows, std::uint32_t step) {
   return config;
 }
 
-// As many rows as leave room in L2 for what else is there.
-inline std::uint32_t rows_a_chunk(const PackedLayout& w) {
-  const std::size_t row_bytes = std::size_t{w.group} * w.n_groups * 2,
-                    fit = kRowsBytes / row_bytes / kTileRows * kTileRows, least = 4 * kTileRows;
-  return static_cast<std::uint32_t>(fit < least           ? least
-                                    : fit > kTileRowChunk ? kTileRowChunk
-                                                          : fit);
-}
-
 template <class Tiles>
 void linear_tiles(const LinearJob& job,
                   std::uint32_t panel_begin,
@@ -149,15 +141,15 @@ void linear_tiles(const LinearJob& job,
                   float* scratch) {
   const PackedLayout& w = job.layout;
   const bool is_dense = w.scale == ScaleKind::none, stream = streams_outputs(job);
-  const std::uint32_t step = w.group < kStep ? w.group : kStep, chunk = rows_a_chunk(w),
-                      n_rows = row_end - row_begin, rows = n_rows < kTileRows ? n_rows : kTileRows;
+  const std::uint32_t step = w.group < kStep ? w.group : kStep, n_rows = row_end - row_begin,
+                      rows = n_rows < kTileRows ? n_rows : kTileRows;
   Tiles tiles(is_dense ? dense_shapes(rows) : quantized_shapes(rows, step));
-  for (std::uint32_t row = row_begin; row < row_end; row += chunk) {
+  for (std::uint32_t row = row_begin; row < row_end; row += kTileRowChunk) {
     const TileJob t{.job = job,
                     .panel_begin = panel_begin,
                     .panel_end = panel_end,
                     .row_begin = row,
-                    .row_end = row_end - row < chunk ? row_end : row + chunk,
+                    .row_end = row_end - row < kTileRowChunk ? row_end : row + kTileRowChunk,
                     .stream = stream,
                     .scratch = *reinterpret_cast<AmxScratch*>(scratch)};
     if (is_dense) {

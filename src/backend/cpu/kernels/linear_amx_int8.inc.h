@@ -11,6 +11,7 @@ constexpr std::size_t kInt8TileFloats = kInt8TileRows * 16;
 constexpr std::uint32_t kInt8Steps = 4;  // of a stretch
 constexpr std::size_t kInt8HalfBytes = kInt8Steps * 64 * 16;
 constexpr std::size_t kInt8AheadBytes = 4096;
+constexpr std::uint32_t kInt8TallRows = 96;  // from which on unpacking is best done apart
 
 struct Int8Stretch {
   std::uint8_t codes[2][kInt8HalfBytes];  // [half][step][dword of K][output][4]
@@ -110,6 +111,8 @@ class Int8Panels {
                 std::uint32_t row_begin,
                 std::uint32_t row_end) {
     row_end_ = row_end;
+    if (row_end - row_begin >= kInt8TallRows)
+      return multiply_tall(panel_begin, panel_end, row_begin);
     for (std::uint32_t panel = panel_begin; panel < panel_end; ++panel) {
       const std::uint8_t* group = job_.weight + panel * w_.panel_bytes;
       for (std::uint32_t g = 0; g < w_.n_groups; g += kGroups) {
@@ -131,6 +134,123 @@ class Int8Panels {
  private:
   static constexpr std::uint32_t kGroups = kInt8Steps / kStepsAGroup;
   static constexpr std::size_t kStepBytes = std::size_t{kStepK} * 16;  // of a tile
+
+  // ---- many rows: two stretches are unpacked, then multiplied with all of them ----
+
+  struct TallSlice {
+    const std::uint8_t *x, *codes[2];
+    const float *scales[2], *factors;
+    float* sums;
+    bool is_first;
+  };
+  static constexpr int kTallGroups = 2 * static_cast<int>(kGroups),
+                       kDelay = kTallGroups < 3 ? 1 : 3;
+
+  void multiply_tall(std::uint32_t panel_begin, std::uint32_t panel_end, std::uint32_t row_begin) {
+    for (std::uint32_t panel = panel_begin; panel < panel_end; ++panel) {
+      const std::uint8_t* group = job_.weight + panel * w_.panel_bytes;
+      for (std::uint32_t g = 0; g < w_.n_groups; g += 2 * kGroups) {
+        const std::uint32_t left = w_.n_groups - g, n = left < 2 * kGroups ? left : 2 * kGroups;
+        for (std::uint32_t i = 0; i * kGroups < n; ++i)
+          unpack(group + i * kGroups * w_.group_bytes,
+                 n - i * kGroups < kGroups ? n - i * kGroups : kGroups, scratch_.stretches[i]);
+        group += n * w_.group_bytes;
+        for (std::uint32_t row = row_begin; row < row_end_; row += kInt8TileRows)
+          multiply_tall_rows(panel, g, n, row_begin, row);
+      }
+    }
+  }
+
+  void multiply_tall_rows(std::uint32_t panel,
+                          std::uint32_t g,
+                          std::uint32_t n,
+                          std::uint32_t row_begin,
+                          std::uint32_t row) {
+    const std::size_t block = row / kInt8TileRows, x_block = kInt8TileRows * int8_row_bytes(w_),
+                      factors_block = std::size_t{w_.n_groups} * kFactors * kInt8TileRows;
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      const auto& [one, two] = scratch_.stretches;
+      const TallSlice slice{
+          .x = reinterpret_cast<const std::uint8_t*>(job_.v) + block * x_block +
+               g * kStepsAGroup * kStepBytes,
+          .codes = {one.codes[half], two.codes[half]},
+          .scales = {one.scales + 16 * half, two.scales + 16 * half},
+          .factors = job_.factors + block * factors_block + g * kFactors * kInt8TileRows,
+          .sums = scratch_.sums + ((row - row_begin) / kInt8TileRows * 2 + half) * kInt8TileFloats,
+          .is_first = g == 0};
+      n == 2 * kGroups ? multiply_tall_slice<true>(slice, n) : multiply_tall_slice<false>(slice, n);
+      if (g + n < w_.n_groups) continue;
+      F32x16 sums[kInt8TileRows];
+#pragma GCC unroll 16
+      for (std::uint32_t r = 0; r < kInt8TileRows; ++r) sums[r] = load(slice.sums + 16 * r);
+      Int8Waiting done = waiting_;
+      done.panel = panel, done.row = row, done.half = half;
+      put_outputs(done, sums);
+    }
+  }
+
+  template <int G>
+  inline __attribute__((always_inline)) void multiply_tall_group(const TallSlice& slice,
+                                                                 std::int32_t* products) {
+    constexpr int kIntegers = G % 2 == 0 ? kIntegers0 : kIntegers1;
+    tiles_.template clear<kIntegers>();
+    unrolled<0, kStepsAGroup>([&]<int I>() __attribute__((always_inline)) {
+      constexpr int kStep = G * kStepsAGroup + I, kInStretch = kStep % int{kInt8Steps},
+                    kRows = kStep % 2 == 0 ? kActivations0 : kActivations1;
+      tiles_.template load<kRows>(slice.x + kStep * kStepBytes, kStepK);
+      tiles_.template load<kBytes0 + kInStretch>(
+          slice.codes[kStep / int{kInt8Steps}] + kInStretch * kStepBytes, 64);
+      multiply_bytes<kIntegers, kRows, kBytes0 + kInStretch, kSigned>(tiles_);
+    });
+    tiles_.template store<kIntegers>(products + G * kInt8TileFloats, 64);
+  }
+
+  template <int G>
+  static inline __attribute__((always_inline)) void put_tall_scales(const TallSlice& slice,
+                                                                    bool has_bias,
+                                                                    const std::int32_t* products,
+                                                                    F32x16 (&sums)[kInt8TileRows]) {
+    constexpr int kGroupsOfStretch = static_cast<int>(kGroups);
+    const float* const scales =
+        slice.scales[G / kGroupsOfStretch] + G % kGroupsOfStretch * static_cast<int>(kPanel);
+    const float* const factors = slice.factors + G * kFactors * kInt8TileRows;
+    const F32x16 scale = load(scales);
+#pragma GCC unroll 16
+    for (std::uint32_t r = 0; r < kInt8TileRows; ++r)
+      sums[r] =
+          fma(scale, mul(to_f32(load_u(products + G * kInt8TileFloats + 16 * r)), set1(factors[r])),
+              sums[r]);
+    if (!has_bias) return;
+    const F32x16 bias = load(scales + kInt8Steps * kPanel);
+#pragma GCC unroll 16
+    for (std::uint32_t r = 0; r < kInt8TileRows; ++r)
+      sums[r] = fma(bias, set1(factors[2 * kInt8TileRows + r]), sums[r]);
+  }
+
+  // kWhole: n is all of kTallGroups.
+  template <bool kWhole>
+  __attribute__((noinline)) void multiply_tall_slice(const TallSlice& from, std::uint32_t n) {
+    const TallSlice slice = from;
+    std::int32_t* const products = scratch_.products[0];
+    const bool has_bias = w_.has_bias;
+    F32x16 sums[kInt8TileRows];
+#pragma GCC unroll 16
+    for (std::uint32_t r = 0; r < kInt8TileRows; ++r)
+      sums[r] = slice.is_first ? zero() : load(slice.sums + 16 * r);
+    unrolled<0, kTallGroups>([&]<int G>() __attribute__((always_inline)) {
+      if (kWhole || G < n) multiply_tall_group<G>(slice, products);
+      if constexpr (G >= kDelay) {
+        if (kWhole || G - kDelay < n) put_tall_scales<G - kDelay>(slice, has_bias, products, sums);
+      }
+    });
+    unrolled<kTallGroups - kDelay, kTallGroups>([&]<int G>() __attribute__((always_inline)) {
+      if (kWhole || G < n) put_tall_scales<G>(slice, has_bias, products, sums);
+    });
+#pragma GCC unroll 16
+    for (std::uint32_t r = 0; r < kInt8TileRows; ++r) store(slice.sums + 16 * r, sums[r]);
+  }
+
+  // ---- few rows ----
 
   void unpack(const std::uint8_t* group, std::uint32_t n, Int8Stretch& to) {
     for (std::uint32_t g = 0; g < n; ++g, group += w_.group_bytes) {

@@ -234,6 +234,81 @@ __attribute__((noinline)) void multiply_slice(
   if (unpacking.step > unpacking.n_steps) unpacking.step = unpacking.n_steps;
 }
 
+// Two blocks' steps of one slice, all of them unpacked: codes wait in L1, so that each step's tile
+// is loaded for each product, and the sums' way to memory and back is shared by twice as many.
+struct LongSlice {
+  const std::uint16_t *x, *codes[2];
+  const float* scales[2];  // as Slice's
+  float* sums;
+  const float* group_sums;
+  bool is_first;
+};
+
+// Of group g: as place_of, and another one than those of the groups that are not scaled yet.
+template <class C>
+constexpr std::size_t long_place_of(int g) {
+  return place_of<C>(C::kGroupSteps == 4 ? 0 : g % C::kGroups) -
+         (C::kGroupSteps == 4 && g % 2 == 1 ? 2 * kTileFloats : 0);
+}
+
+template <class C, int G, int R>
+inline __attribute__((always_inline)) void scale_long_group(const LongSlice& slice,
+                                                            std::size_t n_groups,
+                                                            const float* products,
+                                                            F32x16 (&sums)[R]) {
+  constexpr int kBlock = G / C::kGroups, kInBlock = G % C::kGroups;
+  const float* const scales = slice.scales[kBlock] + kInBlock * static_cast<int>(kPanel);
+  const F32x16 scale = load(scales);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+    sums[r] = fma(scale, load(products + long_place_of<C>(G) + 16 * r), sums[r]);
+  if (!slice.group_sums) return;
+  const F32x16 bias = load(scales + kBlockSteps * kPanel);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+    sums[r] =
+        fma(bias, set1(slice.group_sums[static_cast<std::size_t>(r) * n_groups + G]), sums[r]);
+}
+
+template <class C, int S, class Tiles>
+inline __attribute__((always_inline)) void multiply_long_step(Tiles& tiles,
+                                                              const LongSlice& slice,
+                                                              float* products) {
+  constexpr int kGroup = S / C::kGroupSteps, kProducts = kProducts0 + kGroup % 2;
+  constexpr int kRows = kSliceRows0 + S % 2, kCodes = kCodes0 + S % 4;
+  tiles.template load<kRows>(slice.x + S * C::kTile, C::kStepK * 2);
+  tiles.template load<kCodes>(slice.codes[S / C::kSteps] + S % C::kSteps * C::kTile, kTileStride);
+  if constexpr (S % C::kGroupSteps == 0) tiles.template clear<kProducts>();
+  tiles.template multiply_bf16<kProducts, kRows, kCodes>();
+  if constexpr (S % C::kGroupSteps == C::kGroupSteps - 1)
+    tiles.template store<kProducts>(products + long_place_of<C>(kGroup), kTileStride);
+}
+
+template <class C, class Tiles>
+__attribute__((noinline)) void multiply_long_slice(Tiles& tiles,
+                                                   std::size_t n_groups,
+                                                   const LongSlice& from,
+                                                   float* products) {
+  constexpr int kRows = static_cast<int>(kTileRows), kGroups = 2 * C::kGroups;
+  constexpr int kDelay = C::kGroupSteps == 1 ? 3 : 1;
+  const LongSlice slice = from;
+  F32x16 sums[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) sums[r] = slice.is_first ? zero() : load(slice.sums + 16 * r);
+  const auto step = [&]<int S>() __attribute__((always_inline)) {
+    multiply_long_step<C, S>(tiles, slice, products);
+    constexpr int kDone = (S + 1) / C::kGroupSteps - 1 - kDelay;  // the group whose turn it is
+    if constexpr (kDone >= 0 && (S + 1) % C::kGroupSteps == 0)
+      scale_long_group<C, kDone, kRows>(slice, n_groups, products, sums);
+  };
+  unrolled<0, 2 * C::kSteps>(step);
+  unrolled<kGroups - kDelay, kGroups>([&]<int G>() __attribute__((always_inline)) {
+    scale_long_group<C, G, kRows>(slice, n_groups, products, sums);
+  });
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) store(slice.sums + 16 * r, sums[r]);
+}
+
 // One that the panel's end cuts short.
 template <class C, class Tiles>
 __attribute__((noinline)) void multiply_short_slice(Tiles& tiles,
@@ -269,6 +344,7 @@ class QuantizedPanels {
         a_panel_((n_steps_ + kBlockSteps - 1) / kBlockSteps) {}
 
   void multiply() {
+    if (n_row_blocks_ >= kTallBlocks) return multiply_tall();
     const std::uint32_t n = (t_.panel_end - t_.panel_begin) * a_panel_;
     Unpacking ahead = block(0);
     unpack_rest<C>(w_, ahead);
@@ -281,6 +357,44 @@ class QuantizedPanels {
 
  private:
   static constexpr std::size_t kXBlock = kBlockSteps * C::kTile;
+
+  // Many rows: two blocks are unpacked, then multiplied with all of them.
+  void multiply_tall() {
+    const std::uint32_t n_whole = n_steps_ / kBlockSteps;
+    for (std::uint32_t panel = t_.panel_begin; panel < t_.panel_end; ++panel) {
+      const std::uint32_t first = (panel - t_.panel_begin) * a_panel_;
+      for (std::uint32_t b = 0; b < a_panel_;) {
+        const std::uint32_t n = b + 2 <= n_whole ? 2 : 1;
+        for (std::uint32_t i = 0; i < n; ++i) {
+          Unpacking unpacking = block(first + b + i);
+          unpack_rest<C>(w_, unpacking);
+        }
+        for (std::uint32_t row_block = 0; row_block < n_row_blocks_; ++row_block) {
+          n == 2 ? multiply_long(first + b, row_block) : multiply_lone(first + b, row_block);
+          if (b + n == a_panel_) put_rows(row_block, panel);
+        }
+        b += n;
+      }
+    }
+  }
+  void multiply_long(std::uint32_t i, std::uint32_t row_block) {
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      const Slice one = slice(i, row_block, half, true), two = slice(i + 1, row_block, half, true);
+      multiply_long_slice<C>(tiles_, w_.n_groups,
+                             {.x = one.x,
+                              .codes = {one.codes, two.codes},
+                              .scales = {one.scales, two.scales},
+                              .sums = one.sums,
+                              .group_sums = one.group_sums,
+                              .is_first = one.is_first},
+                             t_.scratch.products);
+    }
+  }
+  void multiply_lone(std::uint32_t i, std::uint32_t row_block) {
+    Unpacking none{nullptr, nullptr, nullptr, 0, 0};
+    for (std::uint32_t half = 0; half < 2; ++half)
+      multiply_half(slice(i, row_block, half, true), none);
+  }
 
   // The block's place in memory, its scales already unpacked.
   Unpacking block(std::uint32_t i) {

@@ -10,8 +10,8 @@ constexpr std::uint32_t kDenseBlockSteps = 8;
 constexpr std::uint32_t kBlockSteps = 4;  // of a panel of codes, unpacked together
 constexpr std::uint32_t kHalfCodes = kBlockSteps * kStep * 16;  // bf16 codes of half a block
 constexpr std::uint32_t kProductPlaces = 4;
-constexpr std::uint32_t kRunBlocks = 4;                     // row blocks that share codes in tiles
-constexpr std::size_t kRowsBytes = std::size_t{1} << 20;    // of x that share L2 with the rest
+constexpr std::uint32_t kRunBlocks = 4;   // row blocks that share codes in tiles
+constexpr std::uint32_t kTallBlocks = 6;  // from which on unpacking is best done apart
 constexpr std::size_t kStreamBytes = std::size_t{2} << 20;  // outputs that no cache should keep
 constexpr std::size_t kCodesAheadBytes = 4096;
 

@@ -29,6 +29,10 @@ struct LinesAhead {
   inline __attribute__((always_inline)) void ask(std::uint32_t n) {
     for (; n > 0 && at < end; --n, at += 64) prefetch(at);
   }
+  // Into L2: L1 is full of what is used now.
+  inline __attribute__((always_inline)) void ask_beyond_l1(std::uint32_t n) {
+    for (; n > 0 && at < end; --n, at += 64) __builtin_prefetch(at, 0, 2);
+  }
 };
 
 inline void store_outputs(

@@ -101,12 +101,19 @@ __device__ inline void load_scales(RowScales& out,
     out.row[h] = scale_of<F>(fetch_scale<F>(group + (lane / 4 + 8 * h) * F::kRowBytes), offset);
 }
 
+// (word & mask) | bits in one instruction, which the compiler makes two of.
+__device__ inline std::uint32_t and_or(std::uint32_t word, std::uint32_t mask, std::uint32_t bits) {
+  std::uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(word), "r"(mask), "r"(bits));
+  return out;
+}
+
 // The nibble at bit kBit as a float: placed in the mantissa of 2^(23 - kBit), which is taken off
 // again together with the offset.
 template <int kBit>
 __device__ inline float nibble_at(std::uint32_t word, float offset) {
   constexpr std::uint32_t kOne = static_cast<std::uint32_t>(150 - kBit) << 23;
-  const float shifted = __uint_as_float((word & (15u << kBit)) | kOne);
+  const float shifted = __uint_as_float(and_or(word, 15u << kBit, kOne));
   return __fsub_rn(shifted, __fadd_rn(__uint_as_float(kOne), offset));
 }
 
@@ -114,13 +121,6 @@ template <bool kHasBias>
 __device__ inline std::uint32_t weigh(const RowScale& s, float lo, float hi) {
   if constexpr (!kHasBias) return pack_bf16(__fmul_rn(lo, s.scale), __fmul_rn(hi, s.scale));
   return pack_bf16(__fmaf_rn(lo, s.scale, s.bias), __fmaf_rn(hi, s.scale, s.bias));
-}
-
-// (word & mask) | bits in one instruction, which the compiler makes two of.
-__device__ inline std::uint32_t and_or(std::uint32_t word, std::uint32_t mask, std::uint32_t bits) {
-  std::uint32_t out;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(word), "r"(mask), "r"(bits));
-  return out;
 }
 
 // The two elements at bits 4 and 20: as bf16 these bits are code * 2^-kNibbleShift, which the scale

@@ -93,7 +93,9 @@ struct FewRuns {
     row =
         (block * s.p.n_kv_heads + s.head) * s.p.block_tokens + (position & (s.p.block_tokens - 1));
   }
-  __device__ std::uint32_t n_runs() const { return S::kRows / run_rows; }
+  __device__ std::uint32_t n_runs() const {  // both are powers of two
+    return std::uint32_t{S::kRows} >> (31 - __clz(static_cast<int>(run_rows)));
+  }
 
   // Rows as they lie, one after another.
   __device__ void copy_run_on(const std::byte* plane,
@@ -228,23 +230,36 @@ __device__ bool make_few_table(const FewSource& s,
                                std::uint32_t warp,
                                std::uint32_t lane) {
   auto* const table = reinterpret_cast<float2*>(shared + at.table);
+  const std::uint32_t n_groups = side.scale_bytes / 2;
   const bool shifts = side.kind == KvKind::affine && side.bits == 8;
   bool is_exact = true;
 #pragma unroll
   for (std::uint32_t r = lane; r < S::kRows; r += 32) {
     const bool present = first + r >= s.begin && first + r < s.end;
     const std::uint32_t key = warp * S::kRows + r;
-#pragma unroll 2
-    for (std::uint32_t group = 0; group < side.scale_bytes / 2; ++group) {
-      GroupScale g{0.0f, 0.0f};
-      if (present) g = stored_scale(side, at, shared, key, group);
+    const auto put = [&](std::uint32_t group, GroupScale g) {
       if (shifts) {
         const float shifted = shifted_offset(g.scale, g.offset);
         is_exact = is_exact && is_exact_shift(g.scale, g.offset, shifted);
         g.offset = shifted;
       }
       table[group * S::kUnit + key] = {g.scale, g.offset};
+    };
+    if (side.kind == KvKind::affine && n_groups % 2 == 0) {  // two bf16 at once
+      const auto* const scales = reinterpret_cast<const std::uint32_t*>(shared + at.scales);
+      const auto* const offsets = reinterpret_cast<const std::uint32_t*>(shared + at.offsets);
+#pragma unroll 1
+      for (std::uint32_t two = 0; two < n_groups / 2; ++two) {
+        const std::uint32_t i = key * (n_groups / 2) + two;
+        const std::uint32_t scale = present ? scales[i] : 0, offset = present ? offsets[i] : 0;
+        put(2 * two, {f32_of_bf16(scale & 0xffffu), f32_of_bf16(offset & 0xffffu)});
+        put(2 * two + 1, {f32_of_bf16(scale >> 16), f32_of_bf16(offset >> 16)});
+      }
+      continue;
     }
+#pragma unroll 2
+    for (std::uint32_t group = 0; group < n_groups; ++group)
+      put(group, present ? stored_scale(side, at, shared, key, group) : GroupScale{0.0f, 0.0f});
   }
   return __all_sync(~0u, is_exact);
 }

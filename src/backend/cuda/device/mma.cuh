@@ -99,6 +99,33 @@ __device__ inline void barrier_wait(std::uint32_t barrier, unsigned parity) {
         : "memory");
   }
 }
+// Whether the phase has ended: at once, or after a while in which it may.
+__device__ inline bool barrier_test(std::uint32_t barrier, unsigned parity) {
+  std::uint32_t is_done;
+  asm volatile(
+      "{.reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;}"
+      : "=r"(is_done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return is_done != 0;
+}
+__device__ inline bool barrier_try(std::uint32_t barrier, unsigned parity) {
+  if constexpr (kHasBulkCopies) {
+    std::uint32_t is_done;
+    asm volatile(
+        "{.reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;}"
+        : "=r"(is_done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+    return is_done != 0;
+  } else {
+    return barrier_test(barrier, parity);
+  }
+}
 __device__ inline void copy_run(std::uint32_t to,
                                 const void* from,
                                 std::uint32_t n_bytes,

@@ -1,17 +1,6 @@
-#include "backend/cuda/device/wide_kernel.cuh"
+#include "backend/cuda/device/wide.h"
 
 namespace kvasir::backend::cuda {
-
-bool has_wide_products() {
-  static const bool is_there = [] {
-    cudaFuncAttributes facts{};
-    return KVASIR_CUDA_HAS_WGMMA != 0 &&
-           cudaFuncGetAttributes(
-               &facts, wide_kernel<Format<Code::bf16, ScaleKind::f32, false>, 8>) == cudaSuccess &&
-           facts.binaryVersion == 90;
-  }();
-  return is_there;
-}
 
 void launch_wide(Queue& queue, WideArgs args) {
   std::uint32_t n_tiles = 0;
@@ -29,10 +18,6 @@ void launch_wide(Queue& queue, WideArgs args) {
     case Code::f32:
       return launch_wide_dense(queue, args);
   }
-}
-
-void launch_wide_dense(Queue& queue, const WideArgs& args) {
-  launch_wide_format<Code::bf16, ScaleKind::f32, false>(queue, args);
 }
 
 }  // namespace kvasir::backend::cuda

@@ -50,6 +50,7 @@ void launch_wide(Queue& queue, WideArgs args);
 
 // One file each.
 void launch_wide_dense(Queue& queue, const WideArgs& args);
+void launch_wide_dense_rows(Queue& queue, WideArgs args);  // more than 16 rows
 void launch_wide_nibbles(Queue& queue, const WideArgs& args);
 void launch_wide_bytes(Queue& queue, const WideArgs& args);
 

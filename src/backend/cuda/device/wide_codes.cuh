@@ -62,7 +62,7 @@ struct WideCodes {
   __device__ void decode(const Chunk& chunk, unsigned step, std::uint32_t (&a)[4]) const {
     decode_row<0>(chunk, step, a[0], a[2]);
     if constexpr (kRows == SlabRows::spread) {
-      a[1] = a[3] = 0;
+      asm("" : "=r"(a[1]), "=r"(a[3]));  // what is there: rows of which nothing is stored
     } else {
       decode_row<1>(chunk, step, a[1], a[3]);
     }

@@ -1,7 +1,7 @@
-// A block stays on its multiprocessor and has a run of tiles of 16 weight rows, up to eight of them
-// at a time: a pass. Helpers bring a pass's weights and x through one ring that goes on from pass
-// to pass; one or two warpgroups multiply, up to four tiles each. Weights are on their way before
-// the kernels ahead have ended.
+// Products of quantized weights. A block stays on its multiprocessor and has a run of tiles of 16
+// weight rows, up to eight of them at a time: a pass. Helpers bring a pass's weights and x through
+// one ring that goes on from pass to pass; one or two warpgroups multiply, up to four tiles each.
+// Weights are on their way before the kernels ahead have ended.
 #pragma once
 
 #include "backend/cuda/device/activation.cuh"
@@ -9,36 +9,6 @@
 #include "backend/cuda/device/wide_ring.cuh"
 
 namespace kvasir::backend::cuda {
-
-template <class P>
-__device__ inline void multiply_dense(const WideArgs& p,
-                                      const WideMemory& m,
-                                      WideWalk& walk,
-                                      unsigned group,
-                                      float (&sums)[P::kN / 2]) {
-  const std::uint32_t n_stages = chunks_of(p.format.k), panel = p.pass_tiles * 2048;
-  unsigned slot = 0;
-  for (std::uint32_t stage = 0; stage < n_stages; ++stage) {
-    const unsigned before = slot;
-    slot = walk.enter();
-    order_for_wgmma();
-    const std::uint32_t at = m.at + slot * m.slot_bytes;
-    const std::uint64_t a = rows_of_k(at + group * (kGroupTiles * 2048));
-    const std::uint64_t b = rows_of_k(at + m.x_at);
-    hold(sums);
-    wgmma_fence();
-#pragma unroll
-    for (unsigned step = 0; step < kSteps; ++step)
-      multiply_rows(sums, a + (step / 4 * (panel >> 4) + step % 4 * 2),
-                    b + (step / 4 * (P::kXPanel >> 4) + step % 4 * 2));
-    wgmma_commit();
-    wgmma_wait_but_one();
-    if (stage > 0) walk.leave(before);
-  }
-  wgmma_wait();
-  hold(sums);
-  walk.leave(slot);
-}
 
 // Two chunks a stage. A chunk's operands are decoded in registers while the products of the chunk
 // before are on their way; those that follow its own are fetched meanwhile.
@@ -62,8 +32,7 @@ __device__ inline void multiply_codes(const WideArgs& p,
     codes.fetch(at + first, at + second, to);
   };
   const auto multiply = [&](const Chunk& chunk, std::uint32_t x) {
-    // One value a warp, which the compiler sees.
-    const std::uint32_t b = __shfl_sync(0xffffffffu, low_rows_of_k(x), 0);
+    const std::uint64_t b = rows_of_k(x);
     std::uint32_t a[kSteps][4];
 #pragma unroll
     for (unsigned step = 0; step < kSteps; ++step) codes.decode(chunk, step, a[step]);
@@ -82,11 +51,12 @@ __device__ inline void multiply_codes(const WideArgs& p,
   for (std::uint32_t chunk = 0; chunk + 1 < n_chunks; chunk += 2) {
     const std::uint32_t x = m.at + slot * m.slot_bytes + m.x_at;
     fetch(slot, 1, odd);
+    const WideWalk::Next next = walk.look();  // past the last one, no stage's
     multiply(even, x);
     if (chunk > 0) walk.leave(before);
     before = slot;
     if (chunk + 2 < n_chunks) {
-      slot = walk.enter();
+      slot = walk.enter(next);
       fetch(slot, 0, even);
     }
     multiply(odd, x + 2 * P::kXPanel);
@@ -123,29 +93,39 @@ template <int kN>
 __device__ inline void store_slab(const WideArgs& p,
                                   std::uint32_t first_tile,
                                   const WideSlab& slab,
+                                  bool is_gated,
+                                  bool is_spread,
                                   const float (&sums)[kN / 2]) {
+  constexpr int kAtOnce = 4;
   const unsigned lane = threadIdx.x % 32;
   const std::uint32_t tile = first_tile + slab.tile;
-  const WidePart& part = p.is_gated ? p.parts[0] : part_of(p, tile);
+  const WidePart& part = is_gated ? p.parts[0] : part_of(p, tile);
   const auto biased = [](float sum, const float* bias, std::uint32_t output) {
     return bias ? __fadd_rn(sum, bias[output]) : sum;
   };
+  float all[kN / 2];  // in memory where it is large: activations fill many instructions
 #pragma unroll
-  for (int i = 0; i < kN / 2; ++i) {
-    const std::uint32_t row = blockIdx.y * kN + i / 4 * 8 + lane % 4 * 2 + i % 2;
-    const bool is_second = i % 4 >= 2;  // of the slab's halves
-    if (row >= p.n_rows || (is_second && (p.is_gated || p.is_spread))) continue;
-    if (p.is_gated) {
-      const std::uint32_t output = tile * 8 + lane / 4;
-      if (output < part.n_out)
-        put(p, row, output,
-            activate(p.activation, p.limit, biased(sums[i], p.parts[0].bias, output),
-                     biased(sums[is_second ? i : i + 2], p.parts[1].bias, output)));
-    } else {
-      const std::uint32_t output =
-          (tile - part.first_tile) * 16 + lane / 4 + 8 * (is_second ? 1 : slab.half);
-      if (output < part.n_out)
-        put(p, row, part.out_column + output, biased(sums[i], part.bias, output));
+  for (int i = 0; i < kN / 2; ++i) all[i] = sums[i];
+#pragma unroll kN> 16 ? 1 : kN / 2 / kAtOnce
+  for (int four = 0; four < kN / 2; four += kAtOnce) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float* const own = all + four;
+      const std::uint32_t row = blockIdx.y * kN + four / 4 * 8 + lane % 4 * 2 + i % 2;
+      const bool is_second = i >= 2;  // of the slab's halves
+      if (row >= p.n_rows || (is_second && (is_gated || is_spread))) continue;
+      if (is_gated) {
+        const std::uint32_t output = tile * 8 + lane / 4;
+        if (output < part.n_out)
+          put(p, row, output,
+              activate(p.activation, p.limit, biased(own[i], p.parts[0].bias, output),
+                       biased(own[i % 2 + 2], p.parts[1].bias, output)));
+      } else {
+        const std::uint32_t output =
+            (tile - part.first_tile) * 16 + lane / 4 + 8 * (is_second ? 1 : slab.half);
+        if (output < part.n_out)
+          put(p, row, part.out_column + output, biased(own[i], part.bias, output));
+      }
     }
   }
 }
@@ -154,25 +134,26 @@ template <class F, class P, SlabRows kRows>
 __device__ inline void multiply_passes(const WideArgs& p,
                                        const WideShare& share,
                                        const WideMemory& m,
-                                       unsigned group) {
-  WideWalk walk{m, {p.n_slots}};
+                                       unsigned warp) {
+  constexpr bool kIsGated = kRows == SlabRows::gated;
+  const unsigned group = warp / 4;
+  WideWalk walk(m, p.n_slots);
   for (std::uint32_t i = 0; i < share.n_passes; ++i) {
     const WideShare::Pass pass = share.pass(i);
     const unsigned first = group * kGroupTiles;
-    const WideSlab slab(p, pass, first + threadIdx.x % kWarpgroup / 32);
+    const WideSlab slab(p, pass, first + warp % 4);
     float sums[P::kN / 2] = {};
     if (first >= (kRows == SlabRows::spread ? 2 * pass.n : pass.n)) {
       skip_pass<P>(p, walk);
-    } else if constexpr (F::kIsDense) {
-      multiply_dense<P>(p, m, walk, group, sums);
     } else {
       multiply_codes<F, P, kRows>(p, m, walk, slab, sums);
     }
-    if (slab.is_there) store_slab<P::kN>(p, pass.first, slab, sums);
+    if (slab.is_there)
+      store_slab<P::kN>(p, pass.first, slab, kIsGated, kRows == SlabRows::spread, sums);
   }
 }
 
-template <class F, int kN>
+template <class F, int kN, SlabRows kRows>
 __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
     wide_kernel(const __grid_constant__ WideArgs p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -186,30 +167,20 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
                      P::weight_bytes(p.pass_tiles, p.format.chunk_bytes)};
   if (threadIdx.x == 0) {
     for (unsigned i = 0; i < p.n_slots; ++i) {
-      barrier_init(m.full(i), (F::kIsDense ? P::kWeightThreads : 1) + 1);
+      barrier_init(m.full(i), 2);
       barrier_init(m.empty(i), n_multiply / 32);
     }
     barriers_are_initialised();
     let_next_start();
   }
   __syncthreads();
-  const WideShare share(p, !F::kIsDense && p.is_gated);
-  // One value a warp, which the compiler sees: descriptors are made of it.
-  const unsigned group = __shfl_sync(0xffffffffu, threadIdx.x / kWarpgroup, 0);
-  if (threadIdx.x < n_multiply) {
-    if (F::kIsDense || (!p.is_gated && !p.is_spread)) {
-      multiply_passes<F, P, SlabRows::whole>(p, share, m, group);
-    } else if (p.is_gated) {
-      if constexpr (!F::kIsDense) multiply_passes<F, P, SlabRows::gated>(p, share, m, group);
-    } else {
-      if constexpr (!F::kIsDense) multiply_passes<F, P, SlabRows::spread>(p, share, m, group);
-    }
-  } else if (threadIdx.x < n_multiply + P::kWeightThreads) {
-    if constexpr (F::kIsDense) {
-      bring_dense<P>(p, share, m);
-    } else {
-      bring_codes<P>(p, share, m);
-    }
+  const WideShare share(p, kRows == SlabRows::gated);
+  // One value a warp, which the compiler sees: what hangs on it alone costs a warp one instruction.
+  const unsigned warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  if (warp < n_multiply / 32) {
+    multiply_passes<F, P, kRows>(p, share, m, warp);
+  } else if (warp < (n_multiply + P::kWeightThreads) / 32) {
+    bring_codes<P>(p, share, m);
   } else if (P::kN == 8 && !p.x) {
     bring_rows<P>(p, share, m);
   } else {
@@ -222,7 +193,7 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
 template <class F, int kN>
 void launch_wide_rows(Queue& queue, WideArgs p) {
   using P = WidePlan<F, kN>;
-  const unsigned grain = !F::kIsDense && p.is_gated ? 2 : 1;
+  const unsigned grain = p.is_gated ? 2 : 1;
   const unsigned n_units = p.n_tiles / grain;
   const unsigned n_blocks = n_units < p.n_sms ? n_units : p.n_sms;
   const unsigned most = (n_units + n_blocks - 1) / n_blocks * grain;  // tiles of a block
@@ -231,12 +202,17 @@ void launch_wide_rows(Queue& queue, WideArgs p) {
   const unsigned slot_bytes = P::slot_bytes(p.pass_tiles, p.format.chunk_bytes);
   const unsigned fit = P::kRoom / slot_bytes;
   p.n_slots = fit < kWideSlots ? fit : kWideSlots;
-  p.is_spread = !F::kIsDense && !p.is_gated && p.pass_tiles <= kGroupTiles;
+  p.is_spread = !p.is_gated && p.pass_tiles <= kGroupTiles;
   const unsigned n_slabs = p.is_spread ? 2 * p.pass_tiles : p.pass_tiles;
   const unsigned n_groups = n_slabs > kGroupTiles ? 2 : 1;
-  queue.launch_early(&wide_kernel<F, kN>, dim3(n_blocks, (p.n_rows + kN - 1) / kN),
-                     n_groups * kWarpgroup + P::kHelpers,
-                     kWideRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes + kReadBehind, p);
+  const auto launch = [&]<SlabRows kRows>() {
+    queue.launch_early(&wide_kernel<F, kN, kRows>, dim3(n_blocks, (p.n_rows + kN - 1) / kN),
+                       n_groups * kWarpgroup + P::kHelpers,
+                       kWideRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes, p);
+  };
+  if (p.is_gated) return launch.template operator()<SlabRows::gated>();
+  if (p.is_spread) return launch.template operator()<SlabRows::spread>();
+  launch.template operator()<SlabRows::whole>();
 }
 
 template <Code kCode, ScaleKind kScale, bool kHasBias>

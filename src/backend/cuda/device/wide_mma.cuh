@@ -1,91 +1,46 @@
-// wgmma of the products: d += a · b, 64 x kN, 16 elements of the chain, both operands along their
-// rows in swizzled rows of 128 bytes (warpgroup.cuh).
+// wgmma of quantized products: d += a · b, 64 x kN, 16 elements of the chain; a in registers, a
+// warp's 16 rows as mma.m16n8k16 has them, b along its rows in swizzled rows of 128 bytes
+// (warpgroup.cuh).
 #pragma once
 
 #include "backend/cuda/device/warpgroup.cuh"
 
 namespace kvasir::backend::cuda {
 
-__device__ inline void multiply_rows(float (&d)[4], std::uint64_t a, std::uint64_t b) {
+__device__ inline void multiply_held(float (&d)[4], const std::uint32_t (&a)[4], std::uint64_t b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3"
-      "}, %4, %5, 1, 1, 1, 0, 0;"
+      "}, {%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "l"(a), "l"(b));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
 }
-__device__ inline void multiply_rows(float (&d)[8], std::uint64_t a, std::uint64_t b) {
+__device__ inline void multiply_held(float (&d)[8], const std::uint32_t (&a)[4], std::uint64_t b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, %8, %9, 1, 1, 1, 0, 0;"
+      "}, {%8, %9, %10, %11}, %12, 1, 1, 1, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7])
-      : "l"(a), "l"(b));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
 }
-__device__ inline void multiply_rows(float (&d)[32], std::uint64_t a, std::uint64_t b) {
+__device__ inline void multiply_held(float (&d)[32], const std::uint32_t (&a)[4], std::uint64_t b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, 1, 1, 1, 0, 0;"
+      "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
         "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "l"(a), "l"(b));
-#endif
-}
-
-// The same with a in registers, a warp's 16 rows as mma.m16n8k16 has them. b: the lower half of a
-// descriptor, whose upper one is always the same.
-constexpr std::uint32_t kRowsOfK = 0x40000040;
-__device__ inline std::uint32_t low_rows_of_k(std::uint32_t address) {
-  return static_cast<std::uint32_t>(rows_of_k(address));
-}
-__device__ inline void multiply_held(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile(
-      "{ .reg .b64 b; mov.b64 b, {%8, %9}; "
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3"
-      "}, {%4, %5, %6, %7}, b, 1, 1, 1, 0; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(kRowsOfK));
-#endif
-}
-__device__ inline void multiply_held(float (&d)[8], const std::uint32_t (&a)[4], std::uint32_t b) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile(
-      "{ .reg .b64 b; mov.b64 b, {%12, %13}; "
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, {%8, %9, %10, %11}, b, 1, 1, 1, 0; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-        "+f"(d[7])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(kRowsOfK));
-#endif
-}
-__device__ inline void multiply_held(float (&d)[32], const std::uint32_t (&a)[4], std::uint32_t b) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile(
-      "{ .reg .b64 b; mov.b64 b, {%36, %37}; "
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, b, 1, 1, 1, 0; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(kRowsOfK));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
 }
 }  // namespace kvasir::backend::cuda

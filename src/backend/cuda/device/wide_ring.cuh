@@ -14,8 +14,6 @@ namespace kvasir::backend::cuda {
 // Shared memory: barriers of slots that are full, that are empty, and slots.
 constexpr unsigned kWideSlots = 32, kWideEmptyAt = 8 * kWideSlots, kWideRingAt = 16 * kWideSlots;
 constexpr unsigned kWarpgroup = 128, kGroupTiles = 4;
-// Dense tiles are read as 64 rows even where fewer are there: so much lies behind the last slot.
-constexpr unsigned kReadBehind = 6144;
 
 template <class F, int kNOf>
 struct WidePlan {
@@ -182,76 +180,90 @@ __device__ inline void store8(std::uint32_t to, std::uint32_t lo, std::uint32_t 
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(lo), "r"(hi) : "memory");
 }
 
-// By a warp: f32 rows, 128 elements of one at a time, rounded on their way; some are in flight.
+// By a warp: f32 rows, a stage of one at a time, rounded on their way; some are in flight.
 template <class P>
 __device__ inline void bring_rows(const WideArgs& p, const WideShare& share, const WideMemory& m) {
-  constexpr unsigned kFlying = 8;
-  const unsigned lane = threadIdx.x % 32;
-  const std::uint32_t n_chunks = chunks_of(p.format.k);
-  const std::uint32_t n_items = share.n_passes * n_chunks * p.n_rows;
-  const std::uint32_t place = lane / 16 * P::kXPanel + lane % 2 * 8, piece = lane % 16 / 2;
-  float4 flying[kFlying];
-  std::uint32_t next_chunk = 0, next_row = 0;
-  const auto fetch = [&](float4& to) {
-    const std::uint32_t k = next_chunk * kChunkK + 4 * lane;
-    to = k < p.format.n_in ? *reinterpret_cast<const float4*>(p.x_rows + next_row * p.x_stride + k)
-                           : float4{};
+  constexpr unsigned kFlying = 8, kFours = P::kStageChunks;  // a thread's runs of four
+  const unsigned lane = threadIdx.x % 32, in_stage = lane * 4 * kFours;
+  const std::uint32_t n_stages = (chunks_of(p.format.k) + kFours - 1) / kFours;
+  const std::uint32_t n_items = share.n_passes * n_stages * p.n_rows;
+  const std::uint32_t place = in_stage / 64 * P::kXPanel + in_stage % 8 * 2;
+  const std::uint32_t piece = in_stage % 64 / 8;
+  float4 flying[kFlying][kFours];
+  std::uint32_t next_stage = 0, next_row = 0;
+  const auto fetch = [&](float4(&to)[kFours]) {
+    const std::uint32_t k = next_stage * kChunkK * kFours + in_stage;
+    const float* const from = p.x_rows + next_row * p.x_stride + k;
+#pragma unroll
+    for (unsigned i = 0; i < kFours; ++i)
+      to[i] = k + 4 * i < p.format.n_in ? reinterpret_cast<const float4*>(from)[i] : float4{};
     if (++next_row < p.n_rows) return;
     next_row = 0;
-    if (++next_chunk == n_chunks) next_chunk = 0;
+    if (++next_stage == n_stages) next_stage = 0;
   };
   WideTurn turn{p.n_slots};
   await_previous();
 #pragma unroll
   for (unsigned f = 0; f < kFlying; ++f) fetch(flying[f]);
-  std::uint32_t chunk = 0, row = 0;
+  std::uint32_t row = 0;
   for (std::uint32_t item = 0; item < n_items; item += kFlying) {
 #pragma unroll
     for (unsigned f = 0; f < kFlying; ++f) {
       if (item + f >= n_items) break;
-      const unsigned in_stage = chunk % P::kStageChunks;
-      if (row == 0 && in_stage == 0) barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
-      const std::uint32_t to = m.at + turn.slot * m.slot_bytes + m.x_at +
-                               in_stage * 2 * P::kXPanel + place + row * 128 + (piece ^ row) * 16;
-      const float4 v = flying[f];
-      store8(to, pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
+      if (row == 0) barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
+      const std::uint32_t to =
+          m.at + turn.slot * m.slot_bytes + m.x_at + place + row * 128 + (piece ^ row) * 16;
+      const float4 a = flying[f][0], b = flying[f][kFours - 1];
+      if constexpr (kFours == 1) {
+        store8(to, pack_bf16(a.x, a.y), pack_bf16(a.z, a.w));
+      } else {
+        store16(to, {pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y),
+                     pack_bf16(b.z, b.w)});
+      }
       fetch(flying[f]);
       if (++row < p.n_rows) continue;
       row = 0;
-      const bool is_last = chunk + 1 == n_chunks;
-      if (in_stage + 1 == P::kStageChunks || is_last) {
-        order_for_wgmma();
-        __syncwarp();
-        if (lane == 0) barrier_arrive(m.full(turn.slot));
-        turn.next();
-      }
-      chunk = is_last ? 0 : chunk + 1;
+      order_for_wgmma();
+      __syncwarp();
+      if (lane == 0) barrier_arrive(m.full(turn.slot));
+      turn.next();
     }
   }
 }
 
-// Stages as a warpgroup walks them.
-struct WideWalk {
-  const WideMemory& m;
-  WideTurn turn;
+// Stages as a warp walks them. All of its threads agree on each branch and slot in a way that the
+// compiler sees: what hangs on them alone costs a warp one instruction, and descriptors are made of
+// it.
+class WideWalk {
+ public:
+  __device__ WideWalk(const WideMemory& m, unsigned n_slots) : m_(m), turn_{n_slots} {}
 
-  // The next stage's slot, when it is full.
-  __device__ unsigned enter() {
-    const unsigned slot = turn.slot;
-    barrier_wait(m.full(slot), turn.parity);
-    turn.next();
-    return slot;
+  // The next stage's slot, and whether it is full already: enter() need not wait for the answer.
+  struct Next {
+    unsigned slot;
+    bool is_full;
+  };
+  __device__ Next look() const {
+    const unsigned slot = __shfl_sync(0xffffffffu, turn_.slot, 0);
+    return {slot, barrier_test(m_.full(slot), turn_.parity)};
   }
+  // When it is full.
+  __device__ unsigned enter(Next next) {
+    while (!__all_sync(0xffffffffu, next.is_full))
+      next.is_full = barrier_try(m_.full(next.slot), turn_.parity);
+    turn_.next();
+    return next.slot;
+  }
+  __device__ unsigned enter() { return enter(look()); }
   // Its products have ended.
   __device__ void leave(unsigned slot) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(m.empty(slot));
+    if (threadIdx.x % 32 == 0) barrier_arrive(m_.empty(slot));
   }
-};
 
-// Waits until at most one batch of products is still on its way.
-__device__ inline void wgmma_wait_but_one() {
-  asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-}
+ private:
+  const WideMemory& m_;
+  WideTurn turn_;
+};
 
 }  // namespace kvasir::backend::cuda
