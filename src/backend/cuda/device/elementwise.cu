@@ -1,11 +1,11 @@
 // A row's bits depend on the row alone: the number of threads, and with it the order of a norm's
 // additions, follows from the group's length only (docs/numerics.md).
-
 #include "backend/cuda/device/activation.cuh"
 #include "backend/cuda/device/chain.cuh"
 #include "backend/cuda/device/elementwise.h"
 #include "backend/cuda/device/math.cuh"
 #include "backend/cuda/device/norm.cuh"
+
 namespace kvasir::backend::cuda {
 namespace {
 
