@@ -175,11 +175,11 @@ def save(path, result):
 def read(files):
     """One result of several: of one CPU and as many threads, each model's cases from one of them."""
     parts = [json.loads(f.read_text()) for f in files]
-    whole = parts[0]
+    whole, pairs = parts[0], [part["pairs"] for part in parts]
+    whole["pairs"] = min(pairs) if min(pairs) == max(pairs) else f"{min(pairs)} to {max(pairs)}"
     for part in parts[1:]:
         if (part["cpu"], part["threads"]) != (whole["cpu"], whole["threads"]):
             sys.exit(f"{part['cpu']}, {part['threads']} threads is another machine than {whole['cpu']}, {whole['threads']} threads")
-        whole["pairs"] = min(whole["pairs"], part["pairs"])
         whole["engines"] |= part["engines"]
         whole["cases"] |= part["cases"]
         whole["samples"] += part["samples"]
