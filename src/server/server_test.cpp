@@ -25,6 +25,11 @@ using ::testing::Not;
 constexpr const char* kEndless =
     R"({"prompt":"abc","max_tokens":900,"temperature":0,"ignore_eos":true,"cache":false,"stream":%s})";
 
+// 900 tokens with 20 alternatives each are more than the buffers hold: nobody who reads nothing
+// sees their end.
+constexpr char kUnread[] =
+    R"({"prompt":"abc","max_tokens":900,"ignore_eos":true,"logprobs":20,"n":4,"cache":false,"stream":true})";
+
 std::string endless(bool stream) {
   std::string body = kEndless;
   body.replace(body.find("%s"), 2, stream ? "true" : "false");
@@ -150,10 +155,7 @@ TEST_F(ServerTest, AReaderThatTakesNothingRestsAndEndsAlone_SCH_42_43) {
   options.consumer_timeout = 1500ms;
   start(options);
   TestClient idle(server_->port(), /*receive_buffer=*/2048);
-  // 900 tokens with 20 alternatives each are more than the buffers hold.
-  idle.send(post(
-      "/v1/completions",
-      R"({"prompt":"abc","max_tokens":900,"ignore_eos":true,"logprobs":20,"n":4,"stream":true})"));
+  idle.send(post("/v1/completions", kUnread));
   ASSERT_TRUE(within(2s, [&] { return rows() > 0; }));
   const TestReply other =
       ask(post("/v1/completions", R"({"prompt":"b","max_tokens":8,"temperature":0})"));
@@ -188,10 +190,11 @@ TEST_F(ServerTest, AFlushWaitsForRunningRowsAndHoldsTheOthers_SCH_30) {
   const std::string waiter =
       R"({"prompt":"a waiter","max_tokens":2,"temperature":0,"cache":false})";
   ask(post("/v1/completions", R"({"prompt":"to be cached","max_tokens":2,"temperature":0})"));
-  ASSERT_TRUE(within(2s, [&] { return n_cached() > 0; }));
-  TestClient running = client(), flushing = client(), waiting = client();
-  running.send(post("/v1/completions", endless(true)));
-  ASSERT_TRUE(within(2s, [&] { return rows() > 0; }));
+  ASSERT_TRUE(within(2s, [&] { return n_cached() > 0 && rows() == 0; }));
+  TestClient running(server_->port(), /*receive_buffer=*/2048);
+  TestClient flushing = client(), waiting = client();
+  running.send(post("/v1/completions", kUnread));
+  ASSERT_TRUE(within(2s, [&] { return tiny_engine().snapshot().active > 0; }));
 
   flushing.send(post("/admin/cache/flush", ""));
   ASSERT_TRUE(within(2s, [&] { return tiny_engine().snapshot().is_held; }));
