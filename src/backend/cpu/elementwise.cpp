@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "backend/cpu/detail/cpu_ops.h"
+#include "backend/cpu/detail/row_jobs.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -23,15 +24,7 @@ void run_rows(ops::Device& device,
 
 void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
-  const NormJob job{.x = a.x.data,
-                    .x_stride = a.x.stride,
-                    .out = a.out.data,
-                    .out_stride = a.out.stride,
-                    .weight = a.weight,
-                    .bias = nullptr,
-                    .n_cols = a.x.n_cols,
-                    .group = a.group,
-                    .eps = a.eps};
+  const NormJob job = norm_job(a.x, a.out, a.weight, nullptr, a.group, a.eps);
   cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols,
             [&](std::size_t begin, std::size_t end, int) {
               cpu.kernels().rms_norm(job, static_cast<std::uint32_t>(begin),
@@ -41,15 +34,7 @@ void rms_norm(ops::Device& device, const ops::RmsNormArgs& a) noexcept {
 
 void layer_norm(ops::Device& device, const ops::LayerNormArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
-  const NormJob job{.x = a.x.data,
-                    .x_stride = a.x.stride,
-                    .out = a.out.data,
-                    .out_stride = a.out.stride,
-                    .weight = a.weight,
-                    .bias = a.bias,
-                    .n_cols = a.x.n_cols,
-                    .group = a.x.n_cols,
-                    .eps = a.eps};
+  const NormJob job = norm_job(a.x, a.out, a.weight, a.bias, a.x.n_cols, a.eps);
   cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols * 2,
             [&](std::size_t begin, std::size_t end, int) {
               cpu.kernels().layer_norm(job, static_cast<std::uint32_t>(begin),
@@ -59,15 +44,7 @@ void layer_norm(ops::Device& device, const ops::LayerNormArgs& a) noexcept {
 
 void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
-  const RopeJob job{.x = a.x.data,
-                    .x_stride = a.x.stride,
-                    .positions = a.positions.data(),
-                    .cos = a.cos,
-                    .sin = a.sin,
-                    .n_cols = a.x.n_cols,
-                    .head_dim = a.head_dim,
-                    .n_pairs = a.n_pairs,
-                    .interleaved = a.interleaved};
+  const RopeJob job = rope_job(a);
   cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols,
             [&](std::size_t begin, std::size_t end, int) {
               cpu.kernels().rope(job, static_cast<std::uint32_t>(begin),
@@ -76,55 +53,23 @@ void rope(ops::Device& device, const ops::RopeArgs& a) noexcept {
 }
 
 void act_mul(ops::Device& device, const ops::ActMulArgs& a) noexcept {
-  const RowsJob job{.x = a.gate.data,
-                    .x_stride = a.gate.stride,
-                    .y = a.up.data,
-                    .y_stride = a.up.stride,
-                    .out = a.out.data,
-                    .out_stride = a.out.stride,
-                    .n_cols = a.gate.n_cols,
-                    .alpha = a.limit,
-                    .softcap = 0.0f};
+  const RowsJob job = rows_job(a.gate, a.up, a.out, a.limit);
   run_rows(device, job, a.gate.n_rows, 8,
            cpu_of(device).kernels().act_mul[static_cast<std::size_t>(a.activation)]);
 }
 
 void gate_rows(ops::Device& device, const ops::GateRowsArgs& a) noexcept {
-  const RowsJob job{.x = a.x.data,
-                    .x_stride = a.x.stride,
-                    .y = a.gate.data,
-                    .y_stride = a.gate.stride,
-                    .out = a.x.data,
-                    .out_stride = a.x.stride,
-                    .n_cols = a.x.n_cols,
-                    .alpha = 1.0f,
-                    .softcap = 0.0f};
+  const RowsJob job = rows_job(a.x, a.gate, a.x, 1.0f);
   run_rows(device, job, a.x.n_rows, 1, cpu_of(device).kernels().gate_rows);
 }
 
 void add_scaled(ops::Device& device, const ops::AddScaledArgs& a) noexcept {
-  const RowsJob job{.x = a.x.data,
-                    .x_stride = a.x.stride,
-                    .y = a.y.data,
-                    .y_stride = a.y.stride,
-                    .out = a.x.data,
-                    .out_stride = a.x.stride,
-                    .n_cols = a.x.n_cols,
-                    .alpha = a.alpha,
-                    .softcap = 0.0f};
+  const RowsJob job = rows_job(a.x, a.y, a.x, a.alpha);
   run_rows(device, job, a.x.n_rows, 1, cpu_of(device).kernels().add_scaled);
 }
 
 void scale(ops::Device& device, const ops::ScaleArgs& a) noexcept {
-  const RowsJob job{.x = a.x.data,
-                    .x_stride = a.x.stride,
-                    .y = a.x.data,
-                    .y_stride = a.x.stride,
-                    .out = a.x.data,
-                    .out_stride = a.x.stride,
-                    .n_cols = a.x.n_cols,
-                    .alpha = a.alpha,
-                    .softcap = a.softcap};
+  const RowsJob job = rows_job(a.x, a.x, a.x, a.alpha, a.softcap);
   run_rows(device, job, a.x.n_rows, a.softcap > 0.0f ? 8 : 1, cpu_of(device).kernels().scale);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backend/cpu/detail/linear_jobs.h"
+#include "backend/cpu/detail/row_jobs.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -125,15 +126,9 @@ void activate_columns(const CpuDevice& cpu,
   float* const up = gate + std::size_t{b.n_rows} * b.columns;
   multiply_columns(cpu, b, /*is_up=*/false, column, row, n, gate, scratch);
   multiply_columns(cpu, b, /*is_up=*/true, column, row, n, up, scratch);
-  const RowsJob job{.x = gate,
-                    .x_stride = b.columns,
-                    .y = up,
-                    .y_stride = b.columns,
-                    .out = gate,
-                    .out_stride = b.columns,
-                    .n_cols = b.columns,
-                    .alpha = ops::ActMulArgs{}.limit,
-                    .softcap = 0.0f};
+  const MatView gated{gate, b.n_rows, b.columns, b.columns};
+  const RowsJob job = rows_job(gated, ConstMatView{up, b.n_rows, b.columns, b.columns}, gated,
+                               ops::ActMulArgs{}.limit);
   const auto act = cpu.kernels().act_mul[static_cast<std::size_t>(b.args.gated.activation)];
   for (std::uint32_t r = 0; r < n; r += kRowAlign) {
     const std::uint32_t now = std::min(n - r, kRowAlign);
@@ -150,28 +145,15 @@ void prepare_heads(const CpuDevice& cpu,
                    const float* norm,
                    std::uint32_t group,
                    std::uint32_t token) {
-  if (norm) {
-    cpu.kernels().rms_norm({.x = x.data,
-                            .x_stride = x.stride,
-                            .out = x.data,
-                            .out_stride = x.stride,
-                            .weight = norm,
-                            .bias = nullptr,
-                            .n_cols = x.n_cols,
-                            .group = group,
-                            .eps = a.eps},
-                           token, token + 1);
-  }
+  if (norm) cpu.kernels().rms_norm(norm_job(x, x, norm, nullptr, group, a.eps), token, token + 1);
   if (a.n_pairs == 0) return;
-  cpu.kernels().rope({.x = x.data,
-                      .x_stride = x.stride,
-                      .positions = a.positions.data(),
-                      .cos = a.cos,
-                      .sin = a.sin,
-                      .n_cols = x.n_cols,
-                      .head_dim = a.head_dim,
-                      .n_pairs = a.n_pairs,
-                      .interleaved = a.interleaved},
+  cpu.kernels().rope(rope_job({.x = x,
+                               .head_dim = a.head_dim,
+                               .n_pairs = a.n_pairs,
+                               .interleaved = a.interleaved,
+                               .positions = a.positions,
+                               .cos = a.cos,
+                               .sin = a.sin}),
                      token, token + 1);
 }
 
@@ -188,24 +170,8 @@ bool has_long_rows(const ops::QueryKeyArgs& a) noexcept {
 
 void add_norm(ops::Device& device, const ops::AddNormArgs& a) noexcept {
   CpuDevice& cpu = cpu_of(device);
-  const RowsJob sum{.x = a.x.data,
-                    .x_stride = a.x.stride,
-                    .y = a.y.data,
-                    .y_stride = a.y.stride,
-                    .out = a.x.data,
-                    .out_stride = a.x.stride,
-                    .n_cols = a.x.n_cols,
-                    .alpha = a.alpha,
-                    .softcap = 0.0f};
-  const NormJob norm{.x = a.x.data,
-                     .x_stride = a.x.stride,
-                     .out = a.out.data,
-                     .out_stride = a.out.stride,
-                     .weight = a.weight,
-                     .bias = nullptr,
-                     .n_cols = a.x.n_cols,
-                     .group = a.x.n_cols,
-                     .eps = a.eps};
+  const RowsJob sum = rows_job(a.x, a.y, a.x, a.alpha);
+  const NormJob norm = norm_job(a.x, a.out, a.weight, nullptr, a.x.n_cols, a.eps);
   cpu.split(a.x.n_rows, std::size_t{a.x.n_rows} * a.x.n_cols * kPassWork,
             [&](std::size_t begin, std::size_t end, int) {
               for (auto row = static_cast<std::uint32_t>(begin); row < end; ++row) {
