@@ -52,7 +52,7 @@ struct Upcoming {
       const std::size_t left = static_cast<std::size_t>(range.end - range.at + 63) / 64;
       const std::size_t now = left < n_lines ? left : n_lines;
       const std::uint8_t* const at = range.at;
-      for (std::size_t i = 0; i < now; ++i) prefetch(at + 64 * i);
+      for (std::size_t i = 0; i < now; ++i) prefetch_beyond_l1(at + 64 * i);
       range.at = at + 64 * now;
       n_lines -= now;
       if (now == left) ++current;
