@@ -63,7 +63,8 @@ inline void score_directly(const AttentionJob& job,
   }
 }
 
-// chain += p · v of one key, N vectors of d, Q pairs; asks for as many lines from `ahead` on.
+// chain += p · v of one key, 16 N of d, Q pairs, of each 32 d the even ones, then the odd; asks for
+// as many lines from `ahead` on.
 template <int Q, int N>
 inline __attribute__((always_inline)) void weigh_row(const DirectRows& values,
                                                      const float* p,
@@ -74,16 +75,22 @@ inline __attribute__((always_inline)) void weigh_row(const DirectRows& values,
   const auto* const row =
       reinterpret_cast<const std::uint16_t*>(values.at + key * values.row_bytes + 2 * d);
 #pragma GCC unroll 4
-  for (std::size_t n = 0; n < N; ++n) {
-    if (n % 2 == 0) values.ask(ahead + 32 * n);
-    const F32x16 value = load_bf16(row + 16 * n);
+  for (std::size_t n = 0; n < N; n += 2) {
+    values.ask(ahead + 32 * n);
+    const U32x16 both = load_u(row + 16 * n);
+    const F32x16 even = from_bits(shift_left<16>(both)),
+                 odd = from_bits(and_u(both, set1_u(0xffff0000u)));
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < Q; ++i)
-      chain[i][n] = fma(value, set1(p[i * kTileKeys + key]), chain[i][n]);
+    for (std::size_t i = 0; i < Q; ++i) {
+      const F32x16 weight = set1(p[i * kTileKeys + key]);
+      chain[i][n] = fma(even, weight, chain[i][n]);
+      chain[i][n + 1] = fma(odd, weight, chain[i][n + 1]);
+    }
   }
 }
 
-// sums[pair][d] += p · v of keys [begin, end), all of one step, columns [d, d + 16 N), Q pairs.
+// sums[pair][d] += p · v of keys [begin, end), all of one step, columns [d, d + 16 N), Q pairs; d
+// in the order above.
 template <int Q, int N>
 inline void weigh_directly(const DirectRows& values,
                            const float* p,
@@ -143,8 +150,14 @@ inline void weigh_tile_directly(const AttentionJob& job,
   for (std::size_t i = 0; i < Q; ++i) {
     const F32x16 kept = set1(keep[i]), gained = set1(gain[i]);
     float* const out = s.out + (pair + i) * s.v_stride;
-    for (std::size_t d = 0; d < s.v_stride; d += 16)
-      store(out + d, fma(load(out + d), kept, mul(load(sums + i * s.v_stride + d), gained)));
+    for (std::size_t d = 0; d < job.head_dim; d += 32) {
+      const float* const sum = sums + i * s.v_stride + d;
+      const U32x16 even = load_u(sum), odd = load_u(sum + 16);
+      const F32x16 first = from_bits(interleave_low(even, odd)),
+                   second = from_bits(interleave_high(even, odd));
+      store(out + d, fma(load(out + d), kept, mul(first, gained)));
+      store(out + d + 16, fma(load(out + d + 16), kept, mul(second, gained)));
+    }
   }
 }
 
