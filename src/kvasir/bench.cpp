@@ -49,13 +49,22 @@ void set_shares(const Report& report, Phase& phase) {
       phase.tokens_per_second * phase.flops_per_token / (report.float_gflop_s * 1e9);
 }
 
+// Keys, values and states that a step reads and writes; states are never encoded.
+double kv_bytes(const EngineRig& rig, const model::StepCost& cost, std::uint32_t depth) {
+  const auto all = static_cast<double>(cost.kv_bytes);
+  if (depth < rig.kv_transition) return all;
+  const double states =
+      std::min(all, static_cast<double>(rig.model->cost(1, 0, rig.kv_type).kv_bytes));
+  return states + (all - states) * rig.kv_encoded_share;
+}
+
 void count_work(const EngineRig& rig, Report& report) {
   const std::uint32_t chunk = rig.model->max_step_tokens();
   double bytes = 0, flops = 0;
   for (std::uint32_t begin = 0; begin < report.n_prefill; begin += chunk) {
     const auto cost =
         rig.model->cost(std::min(chunk, report.n_prefill - begin), begin, rig.kv_type);
-    bytes += static_cast<double>(cost.weight_bytes + cost.kv_bytes);
+    bytes += static_cast<double>(cost.weight_bytes) + kv_bytes(rig, cost, begin);
     flops += static_cast<double>(cost.linear_flops + cost.attention_flops);
   }
   report.prefill.bytes_per_token = bytes / report.n_prefill;
@@ -65,7 +74,7 @@ void count_work(const EngineRig& rig, Report& report) {
   const auto one = rig.model->cost(1, depth, rig.kv_type);
   const auto all = rig.model->cost(report.n_rows, depth, rig.kv_type);
   report.decode.bytes_per_token =
-      static_cast<double>(all.weight_bytes) / report.n_rows + static_cast<double>(one.kv_bytes);
+      static_cast<double>(all.weight_bytes) / report.n_rows + kv_bytes(rig, one, depth);
   report.decode.flops_per_token = static_cast<double>(one.linear_flops + one.attention_flops);
   set_shares(report, report.prefill);
   set_shares(report, report.decode);

@@ -20,6 +20,8 @@ struct EngineRig {
   std::unique_ptr<model::Model> model;
   std::unique_ptr<engine::Engine> engine;
   DType kv_type = DType::bf16;
+  std::uint64_t kv_transition = 0;  // from this depth on keys and values are read encoded, and
+  double kv_encoded_share = 1;      // take this share of their exact bytes
   bool has_random_weights = false;
 };
 Result<std::unique_ptr<EngineRig>> open_rig(const Options& options);
