@@ -159,6 +159,7 @@ Result<Report> run(const Options& options) {
   Report report;
   report.model = options.open.model.filename().string();
   report.backend = rig->device->label();
+  report.kv = rig->kv_key;
   report.has_random_weights = rig->has_random_weights;
   report.n_threads = rig->device->n_threads();
   report.n_prefill = options.n_prefill;
@@ -209,6 +210,7 @@ Result<Report> run(const Options& options) {
 json::Value to_json(const Report& r) {
   return json::Object{{"model", r.model},
                       {"backend", r.backend},
+                      {"kv", r.kv},
                       {"random_weights", r.has_random_weights},
                       {"threads", r.n_threads},
                       {"n_prefill", r.n_prefill},
@@ -232,10 +234,11 @@ json::Value to_json(const Report& r) {
 
 std::string to_table(const Report& r) {
   char head[320];
-  std::snprintf(head, sizeof(head),
-                "%s%s · %s · %d threads · %u rows · limits here: read %.1f GB/s, %s %.0f GFLOP/s\n",
-                r.model.c_str(), r.has_random_weights ? " (random weights)" : "", r.backend.c_str(),
-                r.n_threads, r.n_rows, r.read_gb_s, r.float_unit.c_str(), r.float_gflop_s);
+  std::snprintf(
+      head, sizeof(head),
+      "%s%s · %s · KV %s · %d threads · %u rows · limits here: read %.1f GB/s, %s %.0f GFLOP/s\n",
+      r.model.c_str(), r.has_random_weights ? " (random weights)" : "", r.backend.c_str(),
+      r.kv.c_str(), r.n_threads, r.n_rows, r.read_gb_s, r.float_unit.c_str(), r.float_gflop_s);
   std::string out = head + phase_line("prefill", r.n_prefill * r.n_rows, r.prefill, r) +
                     phase_line("decode", r.n_decode * r.n_rows, r.decode, r) +
                     ops_table("prefill", r.prefill) + ops_table("decode", r.decode);

@@ -90,6 +90,7 @@ Status count_kv(EngineRig& rig,
   const auto exact_bytes = static_cast<double>(exact.bytes_per_token());
   if (exact_bytes > 0)
     rig.kv_encoded_share = static_cast<double>(store.bytes_per_token()) / exact_bytes;
+  rig.kv_key = scheme.cache_key();
   rig.kv_transition = scheme.transition();
   return {};
 }
