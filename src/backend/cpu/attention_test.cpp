@@ -103,30 +103,36 @@ TEST_P(Attention, IsTheSameOnEveryInstructionSet) {
 // Few heads on many threads: a lone query's tiles are split between them and merged in order.
 TEST(AttentionSplit, OverTilesChangesNoBit) {
   const AttentionCase base{.n_heads = 3, .n_kv_heads = 1, .head_dim = 40, .lengths = {700}};
-  std::vector<AttentionCase> cases(5, base);
+  std::vector<AttentionCase> cases(4, base);
   cases[1].window = 333, cases[1].sinks = true;
   cases[2].type = DType::f32, cases[2].softcap = 2.0f;
   cases[3].n_kv_heads = 3, cases[3].type = DType::f16, cases[3].lengths = {600, 20};
-  cases[4].head_dim = 64, cases[4].window = 450, cases[4].block_tokens = 64;
-  const auto one = make(1);
-  const auto many = every_device(3);
+  const auto one = make(1), many = make(8);
   std::mt19937 rng{23};
   for (AttentionCase c : cases) {
     const Activations in = draw(c, rng);
     const auto expected = attend_all(*one, c, in);
     c.chunk = 1;
-    for (const auto& [name, device] : many)
-      EXPECT_TRUE(same_bits(attend_all(*device, c, in), expected))
-          << name << " " << c.window << " " << c.softcap;
+    EXPECT_TRUE(same_bits(attend_all(*many, c, in), expected)) << c.window << " " << c.softcap;
   }
+}
+
+TEST(AttentionSplit, OverTilesChangesNoBitOnAnyInstructionSet) {
+  AttentionCase c{.n_heads = 3, .n_kv_heads = 1, .head_dim = 64, .window = 450, .lengths = {560}};
+  std::mt19937 rng{23};
+  const Activations in = draw(c, rng);
+  const auto expected = attend_all(*make(1), c, in);
+  c.chunk = 1;
+  for (const auto& [name, device] : every_device(2))
+    EXPECT_TRUE(same_bits(attend_all(*device, c, in), expected)) << name;
 }
 
 // A lone query's keys and values go straight into products of their own, in lanes or on tiles.
 TEST(AttentionAlone, HasTheBitsOfAQueryAmongOthersForAnyNumberOfHeads) {
   const auto plain = make(2, Isa::portable);
-  const auto devices = every_device(2);
+  const auto devices = every_device(1);
   std::mt19937 rng{29};
-  for (const std::uint32_t dim : {32u, 96u, 128u}) {
+  for (const std::uint32_t dim : {32u, 96u}) {
     for (const std::uint32_t heads : {1u, 2u, 3u, 5u, 6u, 7u, 8u, 16u, 17u}) {
       AttentionCase c{.n_heads = heads, .n_kv_heads = 1, .head_dim = dim, .lengths = {140}};
       if (heads % 3 == 0) c.window = 100, c.softcap = 2.0f;
