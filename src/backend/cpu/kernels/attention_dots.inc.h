@@ -93,6 +93,12 @@ class DotEngine {
     }
   }
 
+  // All at the end: there is nothing that would go on beside the lanes.
+  void start_scores() {}
+  template <int Run>
+  void score_some(const LaneAttention&, std::uint32_t, std::uint32_t) {}
+  void finish_scores(const LaneAttention& a, std::uint32_t block) { score(a, block); }
+
   static inline void place_probabilities(std::uint8_t* p,
                                          std::uint32_t key,
                                          const F32x16 (&e)[4],
@@ -102,15 +108,18 @@ class DotEngine {
     _mm512_storeu_si512(to + 8 * kOperandStride, join_normal_bf16(e[3], e[1], interleave));
   }
 
-  void weigh(const LaneAttention& a, std::uint32_t first, std::uint32_t n) {
+  template <class Merge>
+  inline void weigh(const LaneAttention& a, const Merge& merge) {
     const std::size_t pair_bytes = std::size_t{a.job.head_dim} * 4;
-    for (std::size_t d = 0; d < std::size_t{n} * 16; d += kTogether) {
+    for (std::uint32_t d = 0; d < a.job.head_dim; d += kTogether) {
       F32x16 sums[kTogether];
       for (F32x16& s : sums) s = zero();
       for (std::size_t s = 0; s < 2; ++s)
-        add_step(a.p + s * 16 * kOperandStride,
-                 a.values + s * 16 * pair_bytes + (first * 16 + d) * 4, pair_bytes, 4, sums);
-      for (std::size_t i = 0; i < kTogether; ++i) store(a.product + (d + i) * kPairLanes, sums[i]);
+        add_step(a.p + s * 16 * kOperandStride, a.values + s * 16 * pair_bytes + d * 4, pair_bytes,
+                 4, sums);
+      float* const to = a.product + d % 64 * kPairLanes;
+      for (std::size_t i = 0; i < kTogether; ++i) store(to + i * kPairLanes, sums[i]);
+      merge(d / 16, d / kTogether % 2);
     }
   }
 

@@ -4,10 +4,12 @@
 // products of bf16 pairs (attention_dots.inc.h). An engine has
 //   place_queries(to, d, columns)    sixteen d of a block's queries, as its operand
 //   pack_tile(a, keys, tile)         what it wants of a tile; false: a value is not finite
-//   score(a, block)                  scores[key][lane] of the tile's keys
-//   place_probabilities(p, key, …)   of four keys, as its operand
-//   weigh(a, first, n)               product[d][lane] of 16 n of d, from 16 first on; n <= 4
-// and while one block is worked on in lanes, tiles have the scores of the next.
+//   score(a, block)                  scores[key][lane] of the tile's keys, which may come in
+//   pieces: start_scores(), score_some<Run>(a, block, quarter) of each run and quarter of head_dim,
+//   then finish_scores(a, block) place_probabilities(p, key, …)   of four keys, as its operand
+//   weigh(a, merge)                  product[d][lane] of each 16 of d, handed to merge(those 16,
+//   half)
+// so that while one block is worked on in lanes, tiles have the scores of the next.
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -203,26 +205,33 @@ inline F32x16 scale_scores(const LaneAttention& a, float* scores, const LaneKeys
   return max(max(largest[0], largest[1]), max(largest[2], largest[3]));
 }
 
-// Scores → probabilities, each lane against its own maximum of the tile.
+// Scores → probabilities, each lane against its own maximum of the tile. Meanwhile the engine has
+// the scores of block `next`, if there is one.
 template <class Engine>
-inline LaneState soften_block(const LaneAttention& a, std::uint32_t block, const LaneKeys& keys) {
+inline LaneState soften_block(Engine& engine,
+                              const LaneAttention& a,
+                              std::uint32_t block,
+                              std::uint32_t next,
+                              const LaneKeys& keys) {
   float* const scores = a.scores_of(block);
   const F32x16 largest =
       keys.all ? scale_scores<true>(a, scores, keys) : scale_scores<false>(a, scores, keys);
   const U32x16 interleave = interleaving_halves();
+  const bool has_next = next < a.n_blocks;
+  if (has_next) engine.start_scores();
   for (std::uint32_t j = 0; j < kKeyRun; j += 4) {
     F32x16 sums[4];
-#pragma GCC unroll 4
-    for (std::uint32_t run = 0; run < kKeyRuns; ++run) {
-      const std::uint32_t key = run * kKeyRun + j;
+    unrolled<0, kKeyRuns>([&]<int Run>() __attribute__((always_inline)) {
+      const std::uint32_t key = Run * kKeyRun + j;
+      if (has_next) engine.template score_some<Run>(a, next, j / 4);
       F32x16 e[4];
 #pragma GCC unroll 4
       for (std::uint32_t i = 0; i < 4; ++i) {
         e[i] = exp(sub(load(scores + std::size_t{key + i} * kPairLanes), largest));
-        sums[i] = run == 0 ? e[i] : add(sums[i], e[i]);
+        sums[i] = Run == 0 ? e[i] : add(sums[i], e[i]);
       }
       Engine::place_probabilities(a.p, key, e, interleave);
-    }
+    });
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < 4; ++i) store(a.sums + (j + i) * kPairLanes, sums[i]);
   }
@@ -234,6 +243,7 @@ inline LaneState soften_block(const LaneAttention& a, std::uint32_t block, const
 #pragma GCC unroll 8
     for (std::uint32_t i = 0; i < half; ++i) sums[i] = add(sums[i], sums[i + half]);
   }
+  if (has_next) engine.finish_scores(a, next);
   return {largest, sums[0]};
 }
 
@@ -255,23 +265,24 @@ inline LaneScales merge_block(const LaneAttention& a,
   return by;
 }
 
-// The tile's output, 64 d at a time, merged into the running one.
+// The tile's output merged into the running one.
 template <class Engine>
 inline void weigh_block(Engine& engine,
                         const LaneAttention& a,
                         std::uint32_t block,
                         const LaneScales& by,
                         __mmask16 any) {
-  const std::uint32_t n_parts = a.job.head_dim / 16;
-  for (std::uint32_t first = 0; first < n_parts; first += 4) {
-    const std::uint32_t n = n_parts - first < 4 ? n_parts - first : 4;
-    engine.weigh(a, first, n);
-    float* const out = a.out_of(block) + std::size_t{first} * kBlockFloats;
-    for (std::size_t i = 0; i < n * kBlockFloats; i += kPairLanes) {
-      const F32x16 product = load(a.product + i);
-      _mm512_mask_storeu_ps(out + i, any, fma(load(out + i), by.keep, mul(product, by.gain)));
-    }
-  }
+  float* const out = a.out_of(block);
+  engine.weigh(
+      a, [&](std::uint32_t part, std::uint32_t half) __attribute__((always_inline)) {
+        const float* const product = a.product + part % 4 * kBlockFloats + half * kBlockFloats / 2;
+        float* const to = out + part * kBlockFloats + half * kBlockFloats / 2;
+#pragma GCC unroll 8
+        for (std::size_t i = 0; i < kBlockFloats / 2; i += kPairLanes) {
+          const F32x16 sum = fma(load(to + i), by.keep, mul(load(product + i), by.gain));
+          _mm512_mask_storeu_ps(to + i, any, sum);
+        }
+      });
 }
 
 inline void finish_block(const LaneAttention& a, std::uint32_t block) {
@@ -320,8 +331,7 @@ inline void attend_tile_in_lanes(Engine& engine, const LaneAttention& a, std::ui
   while (block < a.n_blocks) {
     const LaneKeys seen = keys_of_lanes(a, block, tile);
     const std::uint32_t next = next_seen(block + 1);
-    const LaneState softened = soften_block<Engine>(a, block, seen);
-    if (next < a.n_blocks) engine.score(a, next);
+    const LaneState softened = soften_block(engine, a, block, next, seen);
     weigh_block(engine, a, block, merge_block(a, block, softened, seen.any), seen.any);
     block = next;
   }
