@@ -127,8 +127,8 @@ inline TileConfig quantized_shapes(std::uint32_t rows, std::uint32_t step) {
   TileConfig config;
   for (int products = kProducts0; products <= kProducts1; ++products)
     config.set(products, rows, 64);
-  for (int x = kSliceRows0; x <= kSliceRows1; ++x) config.set(x, rows, 2 * step);
-  for (int codes = kCodes0; codes <= kCodes3; ++codes) config.set(codes, step / 2, 64);
+  for (int x = kHeld0; x <= kHeld3; ++x) config.set(x, rows, 2 * step);
+  for (int codes = kCodes0; codes <= kCodes1; ++codes) config.set(codes, step / 2, 64);
   return config;
 }
 
