@@ -27,9 +27,11 @@ struct GatedBlock {
   std::uint32_t ff() const noexcept { return args.gated.gate_up.n_cols / 2; }
 };
 
-// Columns done together: whole panels and, where their sums are wanted, whole groups of down.
+// Columns done together: whole panels, two where there are so many, as tiles take codes, and, where
+// their sums are wanted, whole groups of down.
 std::uint32_t columns_of(const CpuMatrix& down) noexcept {
-  return down.layout.has_bias ? std::max(kPanel, down.layout.group) : kPanel;
+  const std::uint32_t panels = down.padded_in() % (2 * kPanel) == 0 ? 2 * kPanel : kPanel;
+  return down.layout.has_bias ? std::max(panels, down.layout.group) : panels;
 }
 
 bool comes_in_pieces(const CpuDevice& cpu, const ops::GatedMlpArgs& a) noexcept {
