@@ -38,23 +38,20 @@ inline TileConfig attention_shapes() {
 template <class Tiles>
 class TileEngine {
  public:
+  static constexpr std::uint32_t kTilesPacked = kTilesTogether;
+
   static void place_queries(std::uint8_t* to, std::size_t d, const U32x16 (&columns)[16]) {
     for (std::size_t i = 0; i < 8; ++i)
       _mm512_storeu_si512(to + (d / 2 + i) * kOperandStride,
                           join_bf16(from_bits(columns[2 * i]), from_bits(columns[2 * i + 1])));
   }
 
-  bool pack_tile(const LaneAttention& a, KeyRange keys, std::uint32_t tile) {
-    for (std::uint32_t i = 0; i < kKeyRuns; ++i) {  // those that a query sees something of
-      const std::uint32_t first = tile + i * kKeyRun;
-      const bool is_there = first < keys.end && first + kKeyRun > keys.begin;
-      runs_[i] = is_there ? key_row(a.job, a.item, a.job.k, first) : nullptr;
-    }
-    const TileRows rows = rows_of_tile(a, a.job.v, keys, tile);
+  bool pack_tile(const LaneAttention& a, std::uint32_t tile, std::uint32_t slot) {
+    const TileRows rows = rows_of_tile(a, a.job.v, tile);
     __m512i largest = _mm512_setzero_si512();
     for (std::size_t d = 0; d < a.job.head_dim; d += kStep) {
       for (std::size_t step = 0; step < 2; ++step) {
-        std::uint8_t* const to = a.values + (d / 16 * 2 + step) * 16 * kTileStride;
+        std::uint8_t* const to = a.values_of(slot) + (d / 16 * 2 + step) * 16 * kTileStride;
         transpose_values<false>(rows.at + step * kStep, d, to, largest);
         transpose_values<true>(rows.at + step * kStep, d, to, largest);
       }
@@ -62,14 +59,13 @@ class TileEngine {
     return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) == 0;
   }
 
-  void score(const LaneAttention& a, std::uint32_t block) {
-    start_scores();
-    for (std::uint32_t quarter = 0; quarter < 4; ++quarter)
-      unrolled<0, kKeyRuns>([&]<int Run>() { score_some<Run>(a, block, quarter); });
-    finish_scores(a, block);
-  }
-
-  inline __attribute__((always_inline)) void start_scores() {
+  inline __attribute__((always_inline)) void start_scores(const LaneAttention& a,
+                                                          std::uint32_t tile) {
+    for (std::uint32_t i = 0; i < kKeyRuns; ++i) {  // those that a query sees something of
+      const std::uint32_t first = tile + i * kKeyRun;
+      const bool is_there = first < a.keys_seen.end && first + kKeyRun > a.keys_seen.begin;
+      runs_[i] = is_there ? key_row(a.job, a.item, a.job.k, first) : nullptr;
+    }
     unrolled<0, kKeyRuns>([&]<int Run>() { tiles_.template clear<kScores0 + Run>(); });
   }
   // A run of keys and a quarter of head_dim, or what of that its first 256 have.
@@ -82,10 +78,10 @@ class TileEngine {
     if (n == 2 && step + 1 < a.n_steps) score_step<Run, kQueries1>(a, block, step + 1);
   }
   inline __attribute__((always_inline)) void finish_scores(const LaneAttention& a,
-                                                           std::uint32_t block) {
+                                                           std::uint32_t block,
+                                                           float* scores) {
     for (std::size_t step = 8; step < a.n_steps; ++step)
       unrolled<0, kKeyRuns>([&]<int Run>() { score_step<Run, kQueries0>(a, block, step); });
-    float* const scores = a.scores_of(block);
     unrolled<0, kKeyRuns>([&]<int Run>() __attribute__((always_inline)) {
       if (runs_[Run])
         tiles_.template store<kScores0 + Run>(scores + std::size_t{Run} * kBlockFloats,
@@ -104,7 +100,9 @@ class TileEngine {
 
   // Tiles are two products ahead of the lanes that merge them.
   template <class Merge>
-  inline __attribute__((always_inline)) void weigh(const LaneAttention& a, const Merge& merge) {
+  inline __attribute__((always_inline)) void weigh(const LaneAttention& a,
+                                                   std::uint32_t slot,
+                                                   const Merge& merge) {
     constexpr std::uint32_t kAhead = 2;
     const std::uint32_t n_parts = a.job.head_dim / 16;
     tiles_.template load<kQueries0>(a.p, kTileStride);
@@ -112,7 +110,8 @@ class TileEngine {
     for (std::uint32_t first = 0; first < n_parts + kAhead; first += 4) {
       unrolled<0, 4>([&]<int J>() __attribute__((always_inline)) {
         const std::uint32_t part = first + J;
-        const std::uint8_t* const values = a.values + std::size_t{part} * 2 * 16 * kTileStride;
+        const std::uint8_t* const values =
+            a.values_of(slot) + std::size_t{part} * 2 * 16 * kTileStride;
         const bool merges = part >= kAhead && part < n_parts + kAhead, weighs = part < n_parts;
         if (weighs) {
           tiles_.template clear<kScores0 + J>();

@@ -35,6 +35,8 @@ inline __attribute__((always_inline)) void add_step(const std::uint8_t* lanes,
 
 class DotEngine {
  public:
+  static constexpr std::uint32_t kTilesPacked = 1;
+
   static void place_queries(std::uint8_t* to, std::size_t d, const U32x16 (&columns)[16]) {
     std::uint8_t* const step = to + d / kStep * 16 * kOperandStride;
     for (std::size_t parity = 0; parity < 2; ++parity) {
@@ -46,10 +48,10 @@ class DotEngine {
   }
 
   // Keys: [key][d], each step's elements as pairs. Values: [32 keys][pair of keys][d].
-  bool pack_tile(const LaneAttention& a, KeyRange keys, std::uint32_t tile) {
+  bool pack_tile(const LaneAttention& a, std::uint32_t tile, std::uint32_t) {
     const std::size_t dim = a.job.head_dim;
-    const TileRows k = rows_of_tile(a, a.job.k, keys, tile),
-                   v = rows_of_tile(a, a.job.v, keys, tile);
+    const KeyRange keys = a.keys_seen;
+    const TileRows k = rows_of_tile(a, a.job.k, tile), v = rows_of_tile(a, a.job.v, tile);
     const __m512i pairs = pairs_of_a_step(), magnitude = _mm512_set1_epi16(0x7fff);
     for (std::size_t key = 0; key < kTileKeys; ++key) {
       for (std::size_t d = 0; d < dim; d += kStep)
@@ -78,10 +80,13 @@ class DotEngine {
     return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) == 0;
   }
 
-  void score(const LaneAttention& a, std::uint32_t block) {
+  // All at the end: there is nothing that would go on beside the lanes.
+  void start_scores(const LaneAttention&, std::uint32_t) {}
+  template <int Run>
+  void score_some(const LaneAttention&, std::uint32_t, std::uint32_t) {}
+  void finish_scores(const LaneAttention& a, std::uint32_t block, float* scores) {
     const std::size_t key_bytes = std::size_t{a.job.head_dim} * 2;
     const std::uint8_t* const q = a.q + std::size_t{block} * a.n_steps * 16 * kOperandStride;
-    float* const scores = a.scores_of(block);
     for (std::size_t key = 0; key < kTileKeys; key += kTogether) {
       if (!is_seen_[key / kKeyRun]) continue;
       F32x16 sums[kTogether];
@@ -93,12 +98,6 @@ class DotEngine {
     }
   }
 
-  // All at the end: there is nothing that would go on beside the lanes.
-  void start_scores() {}
-  template <int Run>
-  void score_some(const LaneAttention&, std::uint32_t, std::uint32_t) {}
-  void finish_scores(const LaneAttention& a, std::uint32_t block) { score(a, block); }
-
   static inline void place_probabilities(std::uint8_t* p,
                                          std::uint32_t key,
                                          const F32x16 (&e)[4],
@@ -109,7 +108,7 @@ class DotEngine {
   }
 
   template <class Merge>
-  inline void weigh(const LaneAttention& a, const Merge& merge) {
+  inline void weigh(const LaneAttention& a, std::uint32_t, const Merge& merge) {
     const std::size_t pair_bytes = std::size_t{a.job.head_dim} * 4;
     for (std::uint32_t d = 0; d < a.job.head_dim; d += kTogether) {
       F32x16 sums[kTogether];

@@ -20,6 +20,7 @@ constexpr std::size_t kPrefetchBytes = 2048;                  // ahead in a stre
 constexpr std::uint32_t kTileKeys = 64;                       // keys of an attention tile
 constexpr std::uint32_t kChunkQueries = 48;  // (query, head) pairs that walk the keys together
 constexpr std::uint32_t kTileQueries = 256;  // at most, of tiles
+constexpr std::uint32_t kTilesTogether = 8;  // of keys, whose values are packed at once, at most
 
 enum class CodeKind : std::uint8_t { bf16, f32, nibble, byte };
 enum class ScaleKind : std::uint8_t { none, f32, f16, bf16 };  // none: dense
