@@ -103,7 +103,8 @@ void hand_over(const CpuDevice& cpu,
   const KernelTable& kernels = cpu.kernels();
   const PackedLayout& w = b.down.layout;
   const std::uint32_t width = b.columns;
-  if (b.down.round_x) kernels.round_to_bf16(values, std::size_t{n} * width, values);
+  if (b.down.round_x && !(b.to.tiles && !b.to.group_sums))  // tiles are rounded on the way
+    kernels.round_to_bf16(values, std::size_t{n} * width, values);
   for (std::uint32_t r = 0; r < n && b.to.group_sums; ++r)
     kernels.group_sums(values + std::size_t{r} * width, w.group, width / w.group,
                        b.to.sums_of(b.down, row + r) + column / w.group);

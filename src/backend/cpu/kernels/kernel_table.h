@@ -234,7 +234,7 @@ struct KernelTable {
                      std::uint32_t width,
                      std::uint32_t* out);
   // Rows from which `linear` wants x_tiles, of dense and of quantized weights. pack_tiles puts one
-  // row of x, rounded and padded, into its place in them. Null: never.
+  // padded row of x, rounded to bf16, into its place in them. Null: never.
   std::uint32_t fewest_tile_rows, fewest_quantized_tile_rows;
   void (*pack_tiles)(const PackedLayout&, const float* x, std::size_t row, std::uint16_t* out);
   void (*group_sums)(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out);

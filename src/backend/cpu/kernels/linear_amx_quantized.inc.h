@@ -79,7 +79,7 @@ struct CodeBlock {
   std::uint32_t n_steps, n_panels;
   std::size_t ahead;  // from codes to those that are asked for, bytes
 
-  bool is_whole() const { return n_steps == kBlockSteps && n_panels == kPanelsTogether; }
+  bool is_whole() const { return n_steps == kBlockSteps; }
 };
 
 template <class C>
@@ -161,36 +161,35 @@ inline __attribute__((always_inline)) void store_products(Tiles& tiles, float* p
       products + J % kPlacesOfProducts * static_cast<int>(kTileFloats), kTileStride);
 }
 
-// A quarter of the rows of the J-th group's products.
-template <class C, int J, int kQuarter, int R>
+// A quarter of the rows of the J-th group's products, if it is one of kN. (GCC 12: a loop in the
+// place of unrolled, or a lambda around this, and sums are no longer registers.)
+template <class C, int J, int kN, int kQuarter, int R>
 inline __attribute__((always_inline)) void scale_rows(const RowsOfBlock& rows,
                                                       const float* products,
                                                       F32x16 (&sums)[R]) {
+  if constexpr (J < 0 || J >= kN) return;
   constexpr int kHalf = J / C::kGroups, kGroup = J % C::kGroups, kFirst = R / 4 * kQuarter;
   constexpr std::size_t kBiases = kBlockSteps * kPanel;
   const float* const scales =
       rows.scales + kHalf / 2 * 2 * kBiases + kGroup * kPanel + kHalf % 2 * 16;
   float* const half_sums = rows.sums + kHalf * kTileFloats;
-  if constexpr (kGroup == 0) {
-#pragma GCC unroll 4
-    for (int r = kFirst; r < kFirst + R / 4; ++r)
-      sums[r] = _mm512_maskz_loadu_ps(rows.before, half_sums + 16 * r);
-  }
-  const F32x16 scale = load(scales);
   const float* const from = products + J % kPlacesOfProducts * static_cast<int>(kTileFloats);
-#pragma GCC unroll 4
-  for (int r = kFirst; r < kFirst + R / 4; ++r) sums[r] = fma(scale, load(from + 16 * r), sums[r]);
+  const F32x16 scale = load(scales);
+  unrolled<kFirst, kFirst + R / 4>([&]<int r>() __attribute__((always_inline)) {
+    const F32x16 sum =
+        kGroup == 0 ? _mm512_maskz_loadu_ps(rows.before, half_sums + 16 * r) : sums[r];
+    sums[r] = fma(scale, load(from + 16 * r), sum);
+  });
   if (rows.group_sums) {
     const F32x16 bias = load(scales + kBiases);
-    const float* const group_sums = rows.group_sums + kGroup;
-#pragma GCC unroll 4
-    for (int r = kFirst; r < kFirst + R / 4; ++r)
-      sums[r] = fma(bias, set1(group_sums[static_cast<std::size_t>(r) * rows.n_groups]), sums[r]);
+    unrolled<kFirst, kFirst + R / 4>([&]<int r>() __attribute__((always_inline)) {
+      sums[r] = fma(bias, set1(rows.group_sums[r * rows.n_groups + kGroup]), sums[r]);
+    });
   }
-  if constexpr (kGroup == C::kGroups - 1) {
-#pragma GCC unroll 4
-    for (int r = kFirst; r < kFirst + R / 4; ++r) store(half_sums + 16 * r, sums[r]);
-  }
+  if constexpr (kGroup == C::kGroups - 1)
+    unrolled<kFirst, kFirst + R / 4>([&]<int r>() __attribute__((always_inline)) {
+      store(half_sums + 16 * r, sums[r]);
+    });
 }
 
 // R rows by kHalves halves of panels. Meanwhile, if kUnpacks, the block that comes next is
@@ -206,18 +205,14 @@ __attribute__((noinline)) void multiply_rows(Tiles& tiles,
   const CodeBlock next = next_given;
   const __m512i table = table_of(w);
   F32x16 sums[R];
-  const auto scale = [&]<int J, int kQuarter>() __attribute__((always_inline)) {
-    if constexpr (J >= 0 && J < kN) scale_rows<C, J, kQuarter, R>(rows, products, sums);
-  };
-  const auto unpack = [&]<int kStep>() __attribute__((always_inline)) {  // of 4 a panel
-    const std::uint8_t* const from =
-        codes_of_step<C>(w, next.groups + kStep / 4 * w.panel_bytes, kStep % 4);
-    std::uint16_t* const to =
-        next.codes + kStep / 4 * 2 * kHalfCodes + kStep % 4 * static_cast<int>(C::kTile);
-#pragma GCC unroll 4
-    for (int i = 0; i < C::kEights; ++i)
+  const auto unpack = [&]<int kFrom>() __attribute__((always_inline)) {  // some of one panel
+    constexpr int kOf = C::kEights / 2, kStep = kFrom * kOf / C::kEights;
+    static_assert(!kUnpacks || kHalves == 2);
+    const std::uint8_t* const from = codes_of_step<C>(w, next.groups, kStep);
+#pragma GCC unroll 2
+    for (int i = kFrom * kOf % C::kEights; i < kFrom * kOf % C::kEights + kOf; ++i)
       unpack_eight<C>(w, from + i * static_cast<int>(C::kEightBytes), next.ahead, table,
-                      to + i * 128);
+                      next.codes + kStep * static_cast<int>(C::kTile) + i * 128);
   };
   unrolled<0, C::kSteps>([&]<int S>() __attribute__((always_inline)) {
     tiles.template load<kHeld0 + S>(rows.x + S * C::kTile, C::kStepK * 2);
@@ -230,23 +225,25 @@ __attribute__((noinline)) void multiply_rows(Tiles& tiles,
         tiles.template load<kCodes>(
             rows.codes + J / C::kGroups * static_cast<int>(kHalfCodes) + kStep * C::kTile,
             kTileStride);
-        if constexpr (kLast == 0) scale.template operator()<J - 2, 0>();
+        if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 0, R>(rows, products, sums);
         if constexpr (K == 0) tiles.template clear<kProducts0 + J % 2>();
         tiles.template multiply_bf16<kProducts0 + J % 2, kHeld0 + kStep, kCodes>();
-        if constexpr (kUnpacks && kNth % 2 == 0) unpack.template operator()<kNth / 2>();
-        if constexpr (kLast == 0) scale.template operator()<J - 2, 1>();
+        if constexpr (kUnpacks) unpack.template operator()<kNth>();
+        if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 1, R>(rows, products, sums);
         if constexpr (J > 0 && K == (kLast > 0 ? 1 : 0)) store_products<C, J - 1>(tiles, products);
         if constexpr (kLast == 3) {
-          scale.template operator()<J - 2, K>();
+          scale_rows<C, J - 2, kN, K, R>(rows, products, sums);
         } else {
           constexpr int kFrom = kLast == 0 ? 2 : 2 * K;
-          scale.template operator()<J - 2, kFrom>();
-          scale.template operator()<J - 2, kFrom + 1>();
+          scale_rows<C, J - 2, kN, kFrom, R>(rows, products, sums);
+          scale_rows<C, J - 2, kN, kFrom + 1, R>(rows, products, sums);
         }
       });
     } else {
       if constexpr (J == kN) store_products<C, J - 1>(tiles, products);
-      unrolled<0, 4>([&]<int Q>() { scale.template operator()<J - 2, Q>(); });
+      unrolled<0, 4>([&]<int Q>() __attribute__((always_inline)) {
+        scale_rows<C, J - 2, kN, Q, R>(rows, products, sums);
+      });
     }
   });
 }
@@ -292,18 +289,18 @@ class QuantizedPanels {
         t_(t),
         w_(t.job.layout),
         n_steps_(w_.n_groups * C::kGroupSteps),
-        a_panel_((n_steps_ + kBlockSteps - 1) / kBlockSteps) {}
+        a_panel_((n_steps_ + kBlockSteps - 1) / kBlockSteps),
+        together_(t.n_row_blocks() == 1 ? 1 : kPanelsTogether) {}
 
-  // Few rows are multiplied while the block that comes next is unpacked, many after it.
+  // A lone block of rows is multiplied while the codes that come next are unpacked, of one panel,
+  // so that all fits in L1; more are after it.
   void multiply() {
-    const std::uint32_t n_pairs =
-                            (t_.panel_end - t_.panel_begin + kPanelsTogether - 1) / kPanelsTogether,
-                        n = n_pairs * a_panel_;
+    const std::uint32_t n = (t_.panel_end - t_.panel_begin + together_ - 1) / together_ * a_panel_;
     CodeBlock now = block(0);
     unpack_block<C>(w_, now);
     for (std::uint32_t i = 0; i < n; ++i) {
       const CodeBlock next = i + 1 < n ? block(i + 1) : CodeBlock{};
-      const bool unpacks = t_.n_row_blocks() == 1 && now.is_whole() && next.is_whole();
+      const bool unpacks = is_lone() && now.is_whole() && next.is_whole();
       for (std::uint32_t row_block = 0; row_block < t_.n_row_blocks(); ++row_block) {
         unpacks ? multiply_and_unpack(rows(i, now, row_block), next)
                 : multiply_block(rows(i, now, row_block), now);
@@ -316,8 +313,9 @@ class QuantizedPanels {
 
  private:
   std::uint32_t panel_of(std::uint32_t i) const {
-    return t_.panel_begin + i / a_panel_ * kPanelsTogether;
+    return t_.panel_begin + i / a_panel_ * together_;
   }
+  bool is_lone() const { return t_.n_row_blocks() == 1; }
   float* sums(std::uint32_t row_block) const {
     return t_.scratch.sums + row_block * std::size_t{2 * kPanelsTogether} * kTileFloats;
   }
@@ -327,13 +325,13 @@ class QuantizedPanels {
     const std::uint32_t in_panel = i % a_panel_, left = n_steps_ - in_panel * kBlockSteps,
                         panels_left = t_.panel_end - panel_of(i);
     const std::size_t at = in_panel * std::size_t{C::kGroups} * w_.group_bytes;
-    const bool ends = at + kCodesAheadBytes >= w_.panel_bytes;  // what follows is the other panel
+    const bool ends = at + kCodesAheadBytes >= w_.panel_bytes;
     const CodeBlock out{.groups = t_.job.weight + panel_of(i) * w_.panel_bytes + at,
                         .codes = t_.scratch.codes[i % 2],
                         .scales = t_.scratch.scales[i % 2],
                         .n_steps = left < kBlockSteps ? left : kBlockSteps,
-                        .n_panels = panels_left < kPanelsTogether ? 1 : kPanelsTogether,
-                        .ahead = kCodesAheadBytes + (ends ? w_.panel_bytes : 0)};
+                        .n_panels = panels_left < together_ ? panels_left : together_,
+                        .ahead = kCodesAheadBytes + (ends ? (together_ - 1) * w_.panel_bytes : 0)};
     for (std::uint32_t panel = 0; panel < out.n_panels; ++panel)
       unpack_scales(w_, out.groups + panel * w_.panel_bytes, out.n_steps / C::kGroupSteps,
                     out.scales + panel * std::size_t{2} * kBlockSteps * kPanel);
@@ -358,8 +356,8 @@ class QuantizedPanels {
   void multiply_and_unpack(const RowsOfBlock& rows, const CodeBlock& next) {
     float* const products = t_.scratch.products;
     t_.row_end - t_.row_begin <= 8
-        ? multiply_rows<C, 8, 4, true>(tiles_, w_, rows, next, products)
-        : multiply_rows<C, 16, 4, true>(tiles_, w_, rows, next, products);
+        ? multiply_rows<C, 8, 2, true>(tiles_, w_, rows, next, products)
+        : multiply_rows<C, 16, 2, true>(tiles_, w_, rows, next, products);
   }
   void multiply_block(const RowsOfBlock& rows, const CodeBlock& block) {
     float* const products = t_.scratch.products;
@@ -383,7 +381,7 @@ class QuantizedPanels {
   Tiles& tiles_;
   const TileJob& t_;
   const PackedLayout& w_;
-  std::uint32_t n_steps_, a_panel_;
+  std::uint32_t n_steps_, a_panel_, together_;
 };
 
 template <int kGroupSteps, int kStepK, class Tiles>
