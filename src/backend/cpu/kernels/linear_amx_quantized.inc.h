@@ -145,11 +145,12 @@ enum QuantizedTile { kHeld0, kHeld1, kHeld2, kHeld3, kCodes0, kCodes1, kProducts
 // 16 rows over a block.
 struct RowsOfBlock {
   const std::uint16_t *x, *codes;
-  const float* scales;      // CodeBlock's
-  float* sums;              // [half][row][output]
-  const float* group_sums;  // of the first row and group, or null: no biases
-  std::size_t n_groups;     // of a row's
-  __mmask16 before;         // lanes of the sums that go on: none in the panel's first block
+  const float* scales;          // CodeBlock's
+  float* sums;                  // [half][row][output]
+  const float* group_sums;      // of the first row and group, or null: no biases
+  const std::uint16_t* next_x;  // what comes next, asked for
+  std::size_t n_groups;         // of a row's
+  __mmask16 before;             // lanes of the sums that go on: none in the panel's first block
 };
 
 constexpr int kPlacesOfProducts = 2;
@@ -228,6 +229,10 @@ __attribute__((noinline)) void multiply_rows(Tiles& tiles,
         if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 0, R>(rows, products, sums);
         if constexpr (K == 0) tiles.template clear<kProducts0 + J % 2>();
         tiles.template multiply_bf16<kProducts0 + J % 2, kHeld0 + kStep, kCodes>();
+        constexpr int kLines = C::kStepK * 2 / kHalves, kOfLine = 32;  // of x; values
+#pragma GCC unroll 32
+        for (int line = kNth * kLines / 4; line < (kNth + 1) * kLines / 4; ++line)
+          prefetch(rows.next_x + line * kOfLine);
         if constexpr (kUnpacks) unpack.template operator()<kNth>();
         if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 1, R>(rows, products, sums);
         if constexpr (J > 0 && K == (kLast > 0 ? 1 : 0)) store_products<C, J - 1>(tiles, products);
@@ -342,13 +347,16 @@ class QuantizedPanels {
     const LinearJob& job = t_.job;
     const std::uint32_t in_panel = i % a_panel_, row = t_.row_begin + row_block * kTileRows;
     const std::size_t x_stride = n_steps_ * C::kTile;  // of a row block
-    return {.x = job.x_tiles + row / kTileRows * x_stride + in_panel * kBlockSteps * C::kTile,
+    const std::uint16_t* const x =
+        job.x_tiles + row / kTileRows * x_stride + in_panel * kBlockSteps * C::kTile;
+    return {.x = x,
             .codes = block.codes,
             .scales = block.scales,
             .sums = sums(row_block),
             .group_sums = w_.has_bias ? job.group_sums + std::size_t{row} * w_.n_groups +
                                             in_panel * C::kGroups
                                       : nullptr,
+            .next_x = x + (is_lone() ? kBlockSteps * C::kTile : x_stride),
             .n_groups = w_.n_groups,
             .before = static_cast<__mmask16>(in_panel == 0 ? 0 : 0xffff)};
   }
