@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # gpu.sh [GOLDENS]: builds, verifies and measures the CUDA backend on this machine; writes bench/results/gpu-NAME.json.
 # GOLDENS: a folder of reference checkpoints (default: build/dev/goldens, else the few of tests/data/models); "none": speeds alone. Random weights of named shapes, limits measured beside each speed.
-# KVASIR_BIN: a binary that is built already. BACKEND: cuda. SHAPES: "name:quant:prefill:decode:rows[:requests] …",
-# requests: served once as they come, rows at a time.
+# KVASIR_BIN: a binary that is built already. BACKEND: cuda. SHAPES: "name:quant:prefill:decode:rows[:requests[:kv]] …",
+# requests: served once as they come, rows at a time; kv: as --kv-quant, from the first token on.
+# MODELS: a folder where the models are kept. RUNS: 3, of which medians are taken.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${KVASIR_BIN:-}
@@ -31,11 +32,11 @@ fi
 
 lines=$work/lines
 for shape in $shapes; do
-  IFS=: read -r name quant prefill decode rows requests <<<"$shape"
-  model=$work/$name-$quant
+  IFS=: read -r name quant prefill decode rows requests kv <<<"$shape"
+  model=${MODELS:-$work}/$name-$quant
   [ -e "$model" ] || "$binary" synth --config "$name" --quant "$quant" "$model"
   "$binary" bench "$model" --backend "$backend" --max-step-tokens "$prefill" --prefill "$prefill" --decode "$decode" \
-    --rows "$rows" --requests "${requests:-0}" --runs 3 --json | tee -a "$lines"
+    --rows "$rows" --requests "${requests:-0}" --kv-quant "${kv:-off}" --quantized-kv-start eager --runs "${RUNS:-3}" --json | tee -a "$lines"
 done
 name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr 'A-Z ' 'a-z-' || true)
 mkdir -p bench/results

@@ -23,8 +23,7 @@ int run(const Flags& flags) {
   if (!pieces) return report(pieces.error());
   if (flags.as_json) {
     json::Array out;
-    for (const TokenPiece& p : *pieces)
-      out.push_back(json::Object{{"id", p.id}, {"piece", p.text}});
+    for (const TokenPiece& p : *pieces) out.push_back(piece_json(p));
     std::puts(json::write(out).c_str());
     return 0;
   }

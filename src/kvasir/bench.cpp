@@ -49,13 +49,22 @@ void set_shares(const Report& report, Phase& phase) {
       phase.tokens_per_second * phase.flops_per_token / (report.float_gflop_s * 1e9);
 }
 
+// Keys, values and states that a step reads and writes; states are never encoded.
+double kv_bytes(const EngineRig& rig, const model::StepCost& cost, std::uint32_t depth) {
+  const auto all = static_cast<double>(cost.kv_bytes);
+  if (depth < rig.kv_transition) return all;
+  const double states =
+      std::min(all, static_cast<double>(rig.model->cost(1, 0, rig.kv_type).kv_bytes));
+  return states + (all - states) * rig.kv_encoded_share;
+}
+
 void count_work(const EngineRig& rig, Report& report) {
   const std::uint32_t chunk = rig.model->max_step_tokens();
   double bytes = 0, flops = 0;
   for (std::uint32_t begin = 0; begin < report.n_prefill; begin += chunk) {
     const auto cost =
         rig.model->cost(std::min(chunk, report.n_prefill - begin), begin, rig.kv_type);
-    bytes += static_cast<double>(cost.weight_bytes + cost.kv_bytes);
+    bytes += static_cast<double>(cost.weight_bytes) + kv_bytes(rig, cost, begin);
     flops += static_cast<double>(cost.linear_flops + cost.attention_flops);
   }
   report.prefill.bytes_per_token = bytes / report.n_prefill;
@@ -65,7 +74,7 @@ void count_work(const EngineRig& rig, Report& report) {
   const auto one = rig.model->cost(1, depth, rig.kv_type);
   const auto all = rig.model->cost(report.n_rows, depth, rig.kv_type);
   report.decode.bytes_per_token =
-      static_cast<double>(all.weight_bytes) / report.n_rows + static_cast<double>(one.kv_bytes);
+      static_cast<double>(all.weight_bytes) / report.n_rows + kv_bytes(rig, one, depth);
   report.decode.flops_per_token = static_cast<double>(one.linear_flops + one.attention_flops);
   set_shares(report, report.prefill);
   set_shares(report, report.decode);
@@ -150,6 +159,7 @@ Result<Report> run(const Options& options) {
   Report report;
   report.model = options.open.model.filename().string();
   report.backend = rig->device->label();
+  report.kv = rig->kv_key;
   report.has_random_weights = rig->has_random_weights;
   report.n_threads = rig->device->n_threads();
   report.n_prefill = options.n_prefill;
@@ -200,6 +210,7 @@ Result<Report> run(const Options& options) {
 json::Value to_json(const Report& r) {
   return json::Object{{"model", r.model},
                       {"backend", r.backend},
+                      {"kv", r.kv},
                       {"random_weights", r.has_random_weights},
                       {"threads", r.n_threads},
                       {"n_prefill", r.n_prefill},
@@ -223,10 +234,11 @@ json::Value to_json(const Report& r) {
 
 std::string to_table(const Report& r) {
   char head[320];
-  std::snprintf(head, sizeof(head),
-                "%s%s · %s · %d threads · %u rows · limits here: read %.1f GB/s, %s %.0f GFLOP/s\n",
-                r.model.c_str(), r.has_random_weights ? " (random weights)" : "", r.backend.c_str(),
-                r.n_threads, r.n_rows, r.read_gb_s, r.float_unit.c_str(), r.float_gflop_s);
+  std::snprintf(
+      head, sizeof(head),
+      "%s%s · %s · KV %s · %d threads · %u rows · limits here: read %.1f GB/s, %s %.0f GFLOP/s\n",
+      r.model.c_str(), r.has_random_weights ? " (random weights)" : "", r.backend.c_str(),
+      r.kv.c_str(), r.n_threads, r.n_rows, r.read_gb_s, r.float_unit.c_str(), r.float_gflop_s);
   std::string out = head + phase_line("prefill", r.n_prefill * r.n_rows, r.prefill, r) +
                     phase_line("decode", r.n_decode * r.n_rows, r.decode, r) +
                     ops_table("prefill", r.prefill) + ops_table("decode", r.decode);

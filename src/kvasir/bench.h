@@ -48,6 +48,7 @@ struct Phase {
 
 struct Report {
   std::string model, backend;
+  std::string kv;  // its scheme's key (KV-2)
   bool has_random_weights = false;
   int n_threads = 0;
   std::uint32_t n_prefill = 0, n_decode = 0, n_rows = 1;

@@ -1,5 +1,6 @@
 #include "kvasir/tokenize.h"
 
+#include "base/utf8.h"
 #include "formats/model_files.h"
 #include "kvasir/text/text_model.h"
 
@@ -16,6 +17,15 @@ Result<std::vector<TokenPiece>> tokenize_with_model(const std::filesystem::path&
   std::vector<TokenPiece> pieces;
   for (const TokenId id : ids) pieces.push_back({id, tokenizer.token_bytes(id)});
   return pieces;
+}
+
+json::Object piece_json(const TokenPiece& piece) {
+  json::Object out{{"id", piece.id}, {"piece", repair_utf8(piece.text)}};
+  if (is_valid_utf8(piece.text)) return out;
+  json::Array bytes;
+  for (const char c : piece.text) bytes.emplace_back(int{static_cast<unsigned char>(c)});
+  out.push_back("bytes", std::move(bytes));
+  return out;
 }
 
 }  // namespace kvasir

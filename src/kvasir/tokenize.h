@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "json/json.h"
 #include "kvasir/kvasir.h"
 
 namespace kvasir {
@@ -16,5 +17,9 @@ Result<std::vector<TokenPiece>> tokenize_with_model(const std::filesystem::path&
                                                     std::string_view text,
                                                     bool add_special,
                                                     bool parse_special);
+
+// {"id", "piece"}. A piece may end inside a character: of such a one U+FFFD stands for what is no
+// UTF-8, and "bytes" has it as it is.
+json::Object piece_json(const TokenPiece& piece);
 
 }  // namespace kvasir

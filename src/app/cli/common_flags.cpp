@@ -123,12 +123,16 @@ Result<std::filesystem::path> find_model(const std::filesystem::path& query) {
 Status read_cache_type(const OpenFlags& flags, std::string& type, std::string& quant) {
   if (flags.cache_type_k != flags.cache_type_v)
     return invalid("--cache-type-k and --cache-type-v must be equal");
-  if (flags.cache_type_k == "q8_0")
-    quant = "8";
-  else if (flags.cache_type_k == "q4_0")
-    quant = "4";
-  else if (type.empty())
-    type = flags.cache_type_k;
+  const std::string& name = flags.cache_type_k;
+  if (name != "q8_0" && name != "q4_0") {
+    if (type.empty()) type = name;
+    return {};
+  }
+  const std::string meant = name.substr(1, 1);
+  if (quant != "off" && quant != meant)
+    return invalid("--cache-type-k " + name + " means --kv-quant " + meant + ", but --kv-quant " +
+                   quant + " was given");
+  quant = meant;
   return {};
 }
 

@@ -238,6 +238,15 @@ TEST(Flags, CacheTypesOfLlamaServerAreSchemes_SRV_92) {
             "--cache-type-k and --cache-type-v must be equal");
 }
 
+TEST(Flags, ACacheTypeContradictsNoOtherScheme) {
+  OpenFlags flags = of_cache_types("q8_0", "q8_0");
+  flags.options.kv_quant = "turbo";
+  EXPECT_EQ(resolve(flags).error().what,
+            "--cache-type-k q8_0 means --kv-quant 8, but --kv-quant turbo was given");
+  flags.options.kv_quant = "8";
+  EXPECT_EQ(resolve(flags)->kv_quant, "8");
+}
+
 TEST(Flags, UnitsOfMemoryAreTheirs_SRV_92) {
   OpenFlags flags;
   flags.options.model = KVASIR_TEST_DATA "/models/llama";

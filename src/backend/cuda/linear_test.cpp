@@ -21,8 +21,8 @@ constexpr float kPoison = -12345.0f;
 
 std::vector<float> product(const ops::PackedMatrix& w,
                            std::span<const float> x,
-                           const float* bias = nullptr) {
-  ops::Device& device = cuda_device();
+                           const float* bias = nullptr,
+                           ops::Device& device = cuda_device()) {
   const auto n_rows = static_cast<std::uint32_t>(x.size() / w.n_in());
   const Array<float> in(device, std::vector<float>(x.begin(), x.end()));
   const Array<float> out(device, std::vector<float>(std::size_t{n_rows} * w.n_out(), kPoison));
@@ -233,6 +233,22 @@ TEST_F(CudaProducts, TakeColumnsOfWiderMatricesAndABias) {
         }
       }
     }
+  }
+}
+
+// A kernel's largest shared memory is the process's: a block of few tiles takes more than one of
+// many.
+TEST_F(CudaProducts, OfASecondDeviceLeaveTheFirstOnesAsTheyWere) {
+  const auto second = *make_cuda_device({});
+  const StoredWeight few("bf16", 72, 64, rng_), many("bf16", 16896, 64, rng_);
+  const auto w = *cuda_device().pack(few.view(), {});
+  const auto other = *second->pack(many.view(), {});
+  for (const std::uint32_t m : {1u, 16u, 40u}) {
+    const auto x = random_floats(std::size_t{m} * 64, rng_);
+    const auto before = product(*w, x);
+    const auto between = product(*other, x, nullptr, *second);
+    EXPECT_EQ(n_outside(many, x, between, false), 0u) << m << " rows";
+    EXPECT_TRUE(same_bits(product(*w, x), before)) << m << " rows";
   }
 }
 

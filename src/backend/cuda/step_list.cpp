@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 namespace kvasir::backend::cuda {
 namespace {
@@ -150,14 +151,19 @@ cudaError_t StepList::capture(cudaGraphExec_t& out) noexcept {
   return made ? made : freed;
 }
 
-// A kernel may take more dynamic shared memory than 48 KiB only after it was told so.
+// A kernel may take more dynamic shared memory than 48 KiB only after it was told so. What it was
+// told is the whole process's: of several devices none may lower it.
 void StepList::allow_shared(const void* kernel, std::size_t shared_bytes) noexcept {
   if (shared_bytes <= kPlainShared) return;
   std::size_t& limit = shared_limits_[kernel];
   if (limit >= shared_bytes) return;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  cudaFuncAttributes facts{};
+  note(cudaFuncGetAttributes(&facts, kernel));
+  limit = std::max(shared_bytes, static_cast<std::size_t>(facts.maxDynamicSharedSizeBytes));
   note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                            static_cast<int>(shared_bytes)));
-  limit = shared_bytes;
+                            static_cast<int>(limit)));
 }
 
 cudaError_t StepList::take_error() noexcept { return std::exchange(error_, cudaSuccess); }

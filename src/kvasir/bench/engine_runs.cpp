@@ -9,6 +9,7 @@
 #include "contract/generate_options.h"
 #include "contract/sink.h"
 #include "formats/model_files.h"
+#include "kv/kv_plan.h"
 #include "kv/kv_store.h"
 #include "kvasir/kv/open_scheme.h"
 #include "model/families.h"
@@ -78,6 +79,22 @@ double seconds_since(const EngineRig& rig, Clock::Duration start) {
   return std::chrono::duration<double>(rig.clock.now() - start).count();
 }
 
+// What a long row's keys and values take beside exact ones, and from which depth on.
+Status count_kv(EngineRig& rig,
+                const KvList& list,
+                const kv::KvScheme& scheme,
+                const kv::KvStore& store,
+                const OpenOptions& o) {
+  KVASIR_TRY(const auto exact,
+             kv::KvPlan::make(list, {.type = scheme.type}, o.block_tokens, 0, o.step_tokens()));
+  const auto exact_bytes = static_cast<double>(exact.bytes_per_token());
+  if (exact_bytes > 0)
+    rig.kv_encoded_share = static_cast<double>(store.bytes_per_token()) / exact_bytes;
+  rig.kv_key = scheme.cache_key();
+  rig.kv_transition = scheme.transition();
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
@@ -111,6 +128,7 @@ Result<std::unique_ptr<EngineRig>> open_rig(const Options& options) {
                                             .budget_bytes = budget,
                                             .split_tokens = context,
                                             .split_chunk = o.step_tokens()}));
+  KVASIR_TRY_DO(count_kv(*rig, list, scheme, *store, o));
   engine::EngineOptions settings;
   settings.max_rows = options.n_rows;
   settings.max_step_tokens = o.step_tokens();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/engine.h"
 #include "kvasir/bench.h"
@@ -20,6 +21,9 @@ struct EngineRig {
   std::unique_ptr<model::Model> model;
   std::unique_ptr<engine::Engine> engine;
   DType kv_type = DType::bf16;
+  std::string kv_key;               // of the scheme: "bf16", "turbo-k8v3"
+  std::uint64_t kv_transition = 0;  // from this depth on keys and values are read encoded, and
+  double kv_encoded_share = 1;      // take this share of their exact bytes
   bool has_random_weights = false;
 };
 Result<std::unique_ptr<EngineRig>> open_rig(const Options& options);
