@@ -31,7 +31,7 @@ void linear(const LinearJob& job,
               : kAvx512Kernels.linear(job, panel_begin, panel_end, row_begin, row_end, scratch);
 }
 
-// A row of x, values of bf16, into tiles: [row / 16][step][row % 16][step's elements].
+// A row of x, rounded to bf16, into tiles: [row / 16][step][row % 16][step's elements].
 void pack_tiles(const PackedLayout& w, const float* x, std::size_t row, std::uint16_t* out) {
   const std::size_t step = w.group < kStep ? w.group : kStep,
                     n_steps = std::size_t{w.group} * w.n_groups / step;
@@ -39,7 +39,7 @@ void pack_tiles(const PackedLayout& w, const float* x, std::size_t row, std::uin
   for (std::size_t s = 0; s < n_steps; ++s, x += step, to += 16 * step) {
     for (std::size_t i = 0; i < step; i += 16)
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
-                          _mm512_cvtepi32_epi16(shift_right<16>(bits(load(x + i)))));
+                          _mm512_cvtepi32_epi16(bf16_bits(load(x + i))));
   }
 }
 
