@@ -3,6 +3,7 @@
 # GOLDENS: a folder of reference checkpoints (default: build/dev/goldens, else the few of tests/data/models); "none": speeds alone. Random weights of named shapes, limits measured beside each speed.
 # KVASIR_BIN: a binary that is built already. BACKEND: cuda. SHAPES: "name:quant:prefill:decode:rows[:requests[:kv]] …",
 # requests: served once as they come, rows at a time; kv: as --kv-quant, from the first token on.
+# MODELS: a folder where the models are kept. RUNS: 3, of which medians are taken.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${KVASIR_BIN:-}
@@ -32,7 +33,7 @@ fi
 lines=$work/lines
 for shape in $shapes; do
   IFS=: read -r name quant prefill decode rows requests kv <<<"$shape"
-  model=$work/$name-$quant
+  model=${MODELS:-$work}/$name-$quant
   [ -e "$model" ] || "$binary" synth --config "$name" --quant "$quant" "$model"
   "$binary" bench "$model" --backend "$backend" --max-step-tokens "$prefill" --prefill "$prefill" --decode "$decode" \
     --rows "$rows" --requests "${requests:-0}" --kv-quant "${kv:-off}" --quantized-kv-start eager --runs "${RUNS:-3}" --json | tee -a "$lines"
