@@ -76,7 +76,7 @@ TEST(CudaWide, GivesThePlainKernelsBits) {
     const auto w = *device.pack(StoredWeight(s.type, s.n_out, s.n_in, rng).view(), {});
     const Array<float> bias(device, random_floats(s.n_out, rng));
     const ops::LinearPart part{w.get(), bias.data()};
-    for (const std::uint32_t n_rows : {1u, 2u, 8u, 9u, 16u, 30u, 64u, 70u}) {
+    for (const std::uint32_t n_rows : {1u, 2u, 8u, 9u, 16u, 17u, 30u, 64u, 70u}) {
       const Array<float> x(device, random_floats(std::size_t{n_rows} * s.n_in, rng));
       const Array<float> out(device, std::size_t{n_rows} * s.n_out);
       const ConstMatView rows = mat_view(x.data(), n_rows, s.n_in);

@@ -1,4 +1,4 @@
-#include "backend/cuda/device/wide_kernel.cuh"
+#include "backend/cuda/device/wide_many.cuh"
 
 namespace kvasir::backend::cuda {
 

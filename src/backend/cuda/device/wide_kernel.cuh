@@ -1,7 +1,7 @@
 // Products of quantized weights. A block stays on its multiprocessor and has a run of tiles of 16
 // weight rows, up to eight of them at a time: a pass. Helpers bring a pass's weights and x through
 // one ring that goes on from pass to pass; one or two warpgroups multiply, up to four tiles each.
-// Weights are on their way before the kernels ahead have ended.
+// Weights are on their way before the kernels ahead have ended. Here: up to 16 rows.
 #pragma once
 
 #include "backend/cuda/device/activation.cuh"
@@ -12,10 +12,10 @@ namespace kvasir::backend::cuda {
 
 // Two chunks a stage. A chunk's operands are decoded in registers while the products of the chunk
 // before are on their way; those that follow its own are fetched meanwhile.
-template <class F, class P, SlabRows kRows>
+template <class F, class P, SlabRows kRows, class Walk>
 __device__ inline void multiply_codes(const WideArgs& p,
                                       const WideMemory& m,
-                                      WideWalk& walk,
+                                      Walk& walk,
                                       const WideSlab& slab,
                                       float (&sums)[P::kN / 2]) {
   static_assert(P::kStageChunks == 2);
@@ -72,8 +72,8 @@ __device__ inline void multiply_codes(const WideArgs& p,
 }
 
 // A pass in which this group has nothing to multiply.
-template <class P>
-__device__ inline void skip_pass(const WideArgs& p, WideWalk& walk) {
+template <class P, class Walk>
+__device__ inline void skip_pass(const WideArgs& p, Walk& walk) {
   for (std::uint32_t chunk = 0; chunk < chunks_of(p.format.k); chunk += P::kStageChunks)
     walk.leave(walk.enter());
 }
@@ -103,14 +103,11 @@ __device__ inline void store_slab(const WideArgs& p,
   const auto biased = [](float sum, const float* bias, std::uint32_t output) {
     return bias ? __fadd_rn(sum, bias[output]) : sum;
   };
-  float all[kN / 2];  // in memory where it is large: activations fill many instructions
 #pragma unroll
-  for (int i = 0; i < kN / 2; ++i) all[i] = sums[i];
-#pragma unroll kN> 16 ? 1 : kN / 2 / kAtOnce
   for (int four = 0; four < kN / 2; four += kAtOnce) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const float* const own = all + four;
+      const float* const own = sums + four;
       const std::uint32_t row = blockIdx.y * kN + four / 4 * 8 + lane % 4 * 2 + i % 2;
       const bool is_second = i >= 2;  // of the slab's halves
       if (row >= p.n_rows || (is_second && (is_gated || is_spread))) continue;
@@ -222,6 +219,9 @@ void launch_wide_rows(Queue& queue, WideArgs p) {
   launch.template operator()<SlabRows::whole>();
 }
 
+template <class F>
+void launch_many_rows(Queue& queue, WideArgs p);  // wide_many.cuh
+
 template <Code kCode>
 void launch_wide_code(Queue& queue, const WideArgs& p) {
   with_format<kCode>(p.format, [&]<class F>() {
@@ -231,7 +231,7 @@ void launch_wide_code(Queue& queue, const WideArgs& p) {
       case 16:
         return launch_wide_rows<F, 16>(queue, p);
       default:
-        return launch_wide_rows<F, 64>(queue, p);
+        return launch_many_rows<F>(queue, p);
     }
   });
 }

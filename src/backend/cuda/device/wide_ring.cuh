@@ -91,28 +91,51 @@ __device__ inline const unsigned char* rows_of_half(const WideArgs& p,
          std::size_t{min(row, part.n_out - 1)} * (p.format.k * 2);
 }
 
-// By 128 threads, 16 bytes each time: of 8 rows at once.
-template <class P>
-__device__ inline void bring_dense(const WideArgs& p, const WideShare& share, const WideMemory& m) {
+// A tile of codes.
+__device__ inline const unsigned char* tile_of(const WideArgs& p, std::uint32_t tile) {
+  const WidePart& part = p.is_gated ? p.parts[tile % 2] : part_of(p, tile);
+  const std::uint32_t of_part = p.is_gated ? tile / 2 : tile - part.first_tile;
+  return static_cast<const unsigned char*>(part.data) +
+         std::size_t{of_part} * chunks_of(p.format.k) * p.format.chunk_bytes;
+}
+
+// A pass of at most kTiles tiles, by 128 threads, 16 bytes each time, of 8 rows at once. What is
+// not there costs instructions all the same: few tiles have kTiles few.
+template <class P, unsigned kTiles>
+__device__ inline void bring_tiles(const WideArgs& p,
+                                   const WideMemory& m,
+                                   const WideShare::Pass& pass,
+                                   WideTurn& turn) {
   const unsigned thread = threadIdx.x % P::kWeightThreads, piece = thread % 16, row = thread / 16;
   const std::uint32_t panel = p.pass_tiles * 2048, n_stages = chunks_of(p.format.k);
   const std::uint32_t place = piece / 8 * panel + row * 128 + (piece % 8 ^ row) * 16;
+  const unsigned char* from[2 * kTiles];
+#pragma unroll
+  for (unsigned j = 0; j < 2 * kTiles; ++j)
+    from[j] = rows_of_half(p, min(pass.first + j / 2, p.n_tiles - 1), j % 2, row) + piece * 16;
+  for (std::uint32_t stage = 0; stage < n_stages; ++stage, turn.next()) {
+    const std::uint32_t to = m.at + turn.slot * m.slot_bytes + place;
+    const std::uint32_t n_bytes = stage * kChunkK + piece * 8 < p.format.k ? 16 : 0;
+    barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
+#pragma unroll
+    for (unsigned j = 0; j < 2 * kTiles; ++j)
+      if (j < 2 * pass.n)
+        copy16(to + j * 1024, from[j] + std::size_t{n_bytes ? stage : 0} * 256, n_bytes);
+    barrier_arrive_after_copies(m.full(turn.slot));
+  }
+}
+
+template <class P>
+__device__ inline void bring_dense(const WideArgs& p, const WideShare& share, const WideMemory& m) {
   WideTurn turn{p.n_slots};
   for (std::uint32_t i = 0; i < share.n_passes; ++i) {
     const WideShare::Pass pass = share.pass(i);
-    const unsigned char* from[2 * P::kPassTiles];
-#pragma unroll
-    for (unsigned j = 0; j < 2 * P::kPassTiles; ++j)
-      from[j] = rows_of_half(p, min(pass.first + j / 2, p.n_tiles - 1), j % 2, row) + piece * 16;
-    for (std::uint32_t stage = 0; stage < n_stages; ++stage, turn.next()) {
-      const std::uint32_t to = m.at + turn.slot * m.slot_bytes + place;
-      const std::uint32_t n_bytes = stage * kChunkK + piece * 8 < p.format.k ? 16 : 0;
-      barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
-#pragma unroll
-      for (unsigned j = 0; j < 2 * P::kPassTiles; ++j)
-        if (j < 2 * pass.n)
-          copy16(to + j * 1024, from[j] + std::size_t{n_bytes ? stage : 0} * 256, n_bytes);
-      barrier_arrive_after_copies(m.full(turn.slot));
+    if (P::kN <= 16 && p.pass_tiles == 2) {
+      bring_tiles<P, 2>(p, m, pass, turn);
+    } else if (P::kN <= 16 && p.pass_tiles <= 4) {
+      bring_tiles<P, 4>(p, m, pass, turn);
+    } else {
+      bring_tiles<P, P::kPassTiles>(p, m, pass, turn);
     }
   }
   copies_wait();
@@ -128,11 +151,7 @@ __device__ inline void bring_codes(const WideArgs& p, const WideShare& share, co
   WideTurn turn{p.n_slots};
   for (std::uint32_t i = 0; i < share.n_passes; ++i) {
     const WideShare::Pass pass = share.pass(i);
-    const std::uint32_t tile = min(pass.first + tile_in_pass, p.n_tiles - 1);
-    const WidePart& part = p.is_gated ? p.parts[tile % 2] : part_of(p, tile);
-    const std::uint32_t of_part = p.is_gated ? tile / 2 : tile - part.first_tile;
-    const auto* const from = static_cast<const unsigned char*>(part.data) +
-                             std::size_t{of_part} * n_chunks * chunk_bytes;
+    const unsigned char* const from = tile_of(p, min(pass.first + tile_in_pass, p.n_tiles - 1));
     for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += P::kStageChunks, turn.next()) {
       const std::uint32_t full = m.full(turn.slot);
       const std::uint32_t n_bytes = min(P::kStageChunks, n_chunks - chunk) * chunk_bytes;

@@ -1,22 +1,16 @@
 // Wide products of bf16 weights and 17 to 64 rows: the rows are operand A of wgmma, so that each
 // stage of x is read once for all of a pass's weights. Two blocks have different weights and one
 // x: each brings half of it to both.
-#include "backend/cuda/device/cluster.cuh"
 #include "backend/cuda/device/wide_dense.cuh"
+#include "backend/cuda/device/wide_pairs.cuh"
 #include "backend/cuda/device/wide_rows_mma.cuh"
 
 namespace kvasir::backend::cuda {
 namespace {
 
 using Dense = WidePlan<Format<Code::bf16, ScaleKind::f32, false>, 64>;
-constexpr unsigned kCluster = 2, kRows = Dense::kN, kXPanel = Dense::kXPanel;
+constexpr unsigned kRows = Dense::kN, kXPanel = Dense::kXPanel;
 constexpr unsigned kWeightThreads = Dense::kWeightThreads;
-constexpr unsigned kAllEmptyAt = kWideRingAt, kRingAt = kAllEmptyAt + 8 * kWideSlots;
-
-// Of a slot that both blocks have left.
-__device__ inline std::uint32_t all_empty(const WideMemory& m, unsigned slot) {
-  return m.barriers + kAllEmptyAt + 8 * slot;
-}
 
 // A stage is a chunk of K, first the weights' panels, then x's. kTiles: at least the group's; what
 // is read beyond them shows in no result.
@@ -26,13 +20,7 @@ __device__ inline void multiply_pass(const WideArgs& p,
                                      WideTurn& turn,
                                      unsigned group,
                                      float (&sums)[8 * kTiles]) {
-  const unsigned lane = threadIdx.x % 32;
   const std::uint32_t n_chunks = chunks_of(p.format.k), panel = p.pass_tiles * 2048;
-  const auto leave = [&](unsigned slot) {
-    __syncwarp();
-    if (lane == 0) barrier_arrive(m.empty(slot));
-    if (lane < kCluster) barrier_arrive_at(all_empty(m, slot), lane);
-  };
   unsigned slot = 0;
   for (std::uint32_t chunk = 0; chunk < n_chunks; ++chunk) {
     const unsigned before = slot;
@@ -51,11 +39,11 @@ __device__ inline void multiply_pass(const WideArgs& p,
                      weights + (step / 4 * (panel >> 4) + step % 4 * 2));
     wgmma_commit();
     wgmma_wait<1>();
-    if (chunk > 0) leave(before);
+    if (chunk > 0) leave_in_pair(m, before);
   }
   wgmma_wait();
   hold(sums);
-  leave(slot);
+  leave_in_pair(m, slot);
 }
 
 // Of a tile a thread has two neighbouring outputs of its first 8, and two of its last 8, of each of
@@ -111,34 +99,6 @@ __device__ inline void store_pass(const WideArgs& p,
   }
 }
 
-// By one thread: every other panel of x, to both blocks.
-__device__ inline void bring_shared_x(const WideArgs& p,
-                                      const WideShare& share,
-                                      const WideMemory& m) {
-  if (threadIdx.x % 32 > 0) return;
-  const unsigned rank = rank_in_cluster();
-  const std::uint32_t n_chunks = chunks_of(p.format.k);
-  const std::uint32_t bytes = min(p.n_rows - blockIdx.y * kRows, kRows) * 128;  // of a panel
-  const auto* const from =
-      static_cast<const unsigned char*>(p.x) + std::size_t{blockIdx.y} * 2 * n_chunks * kXPanel;
-  WideTurn turn{p.n_slots};
-  await_previous();
-  for (std::uint32_t i = 0; i < share.n_passes; ++i) {
-    for (std::uint32_t chunk = 0; chunk < n_chunks; ++chunk, turn.next()) {
-      const std::uint32_t to = m.at + turn.slot * m.slot_bytes + m.x_at, full = m.full(turn.slot);
-      barrier_wait(all_empty(m, turn.slot), turn.parity ^ 1);
-      barrier_arrive_after_runs(full, 2 * bytes);
-      copy_run_to_all(to + rank * kXPanel, from + (2 * std::size_t{chunk} + rank) * kXPanel, bytes,
-                      full, kCluster);
-    }
-  }
-}
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define KVASIR_PAIRS __cluster_dims__(kCluster)
-#else
-#define KVASIR_PAIRS  // not launched
-#endif
 template <int kTiles, int kGroups>
 __global__ void KVASIR_PAIRS __launch_bounds__(kGroups* kWarpgroup + Dense::kHelpers, 1)
     wide_rows_kernel(const __grid_constant__ WideArgs p) {
@@ -146,7 +106,7 @@ __global__ void KVASIR_PAIRS __launch_bounds__(kGroups* kWarpgroup + Dense::kHel
   extern __shared__ __align__(1024) unsigned char wide_shared[];
   constexpr unsigned kMultiply = kGroups * kWarpgroup;
   const std::uint32_t begin = shared_address(wide_shared);
-  const std::uint32_t at = (begin + kRingAt + 1023) / 1024 * 1024;
+  const std::uint32_t at = (begin + kPairsRingAt + 1023) / 1024 * 1024;
   const WideMemory m{wide_shared + (at - begin), begin, at,
                      Dense::slot_bytes(p.pass_tiles, p.format.chunk_bytes),
                      Dense::weight_bytes(p.pass_tiles, p.format.chunk_bytes)};
@@ -154,7 +114,7 @@ __global__ void KVASIR_PAIRS __launch_bounds__(kGroups* kWarpgroup + Dense::kHel
     for (unsigned i = 0; i < p.n_slots; ++i) {
       barrier_init(m.full(i), kWeightThreads + 1);
       barrier_init(m.empty(i), kMultiply / 32);
-      barrier_init(all_empty(m, i), kCluster * (kMultiply / 32));
+      barrier_init(all_empty(m, i), kPair * (kMultiply / 32));
     }
     barriers_are_initialised();
     let_next_start();
@@ -173,7 +133,7 @@ __global__ void KVASIR_PAIRS __launch_bounds__(kGroups* kWarpgroup + Dense::kHel
   } else if (threadIdx.x < kMultiply + kWeightThreads) {
     bring_dense<Dense>(p, share, m);
   } else {
-    bring_shared_x(p, share, m);
+    bring_shared_x<Dense>(p, share, m);
   }
   wait_for_cluster();  // the other block arrives at this one's barriers to the end
 #endif
@@ -187,14 +147,13 @@ void launch_tiles(Queue& queue, WideArgs p, unsigned n_blocks) {
   queue.launch_early(&wide_rows_kernel<kTiles, kGroups>,
                      dim3(n_blocks, (p.n_rows + kRows - 1) / kRows),
                      kGroups * kWarpgroup + Dense::kHelpers,
-                     kRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes, p);
+                     kPairsRingAt + 1023 + std::size_t{p.n_slots} * slot_bytes, p);
 }
 
 }  // namespace
 
 void launch_wide_dense_rows(Queue& queue, WideArgs p) {
-  const unsigned most_blocks = p.n_tiles < p.n_sms ? p.n_tiles : p.n_sms;
-  const unsigned n_blocks = (most_blocks < kCluster ? kCluster : most_blocks) / kCluster * kCluster;
+  const unsigned n_blocks = blocks_in_pairs(p.n_tiles, p.n_sms);
   const unsigned most = (p.n_tiles + n_blocks - 1) / n_blocks;  // tiles of a block
   p.n_passes = (most + Dense::kPassTiles - 1) / Dense::kPassTiles;
   p.pass_tiles = (most + p.n_passes - 1) / p.n_passes;
