@@ -91,14 +91,6 @@ __device__ inline const unsigned char* rows_of_half(const WideArgs& p,
          std::size_t{min(row, part.n_out - 1)} * (p.format.k * 2);
 }
 
-// A tile of codes.
-__device__ inline const unsigned char* tile_of(const WideArgs& p, std::uint32_t tile) {
-  const WidePart& part = p.is_gated ? p.parts[tile % 2] : part_of(p, tile);
-  const std::uint32_t of_part = p.is_gated ? tile / 2 : tile - part.first_tile;
-  return static_cast<const unsigned char*>(part.data) +
-         std::size_t{of_part} * chunks_of(p.format.k) * p.format.chunk_bytes;
-}
-
 // A pass of at most kTiles tiles, by 128 threads, 16 bytes each time, of 8 rows at once. What is
 // not there costs instructions all the same: few tiles have kTiles few.
 template <class P, unsigned kTiles>
@@ -151,7 +143,11 @@ __device__ inline void bring_codes(const WideArgs& p, const WideShare& share, co
   WideTurn turn{p.n_slots};
   for (std::uint32_t i = 0; i < share.n_passes; ++i) {
     const WideShare::Pass pass = share.pass(i);
-    const unsigned char* const from = tile_of(p, min(pass.first + tile_in_pass, p.n_tiles - 1));
+    const std::uint32_t tile = min(pass.first + tile_in_pass, p.n_tiles - 1);
+    const WidePart& part = p.is_gated ? p.parts[tile % 2] : part_of(p, tile);
+    const std::uint32_t of_part = p.is_gated ? tile / 2 : tile - part.first_tile;
+    const auto* const from = static_cast<const unsigned char*>(part.data) +
+                             std::size_t{of_part} * n_chunks * chunk_bytes;
     for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += P::kStageChunks, turn.next()) {
       const std::uint32_t full = m.full(turn.slot);
       const std::uint32_t n_bytes = min(P::kStageChunks, n_chunks - chunk) * chunk_bytes;
