@@ -1,6 +1,7 @@
 // Attention on a GPU, alone: decode in bytes of KV a second beside the copy bandwidth of the same
 // run and, of codecs, beside bf16 (how many times faster, of how many times fewer bytes); prefill
 // in operations a second. 32 query heads, 8 KV heads of 128; random rows.
+// FORM fresh: decode of bf16 rows with all that is done to the new token's heads before.
 //   cuda_attention_bench [FORM ROWS CONTEXT]     one decode alone; ROWS 0: prefill
 #include <algorithm>
 #include <chrono>
@@ -151,12 +152,16 @@ double copy_bandwidth(ops::Device& device) {
 struct Decoded {
   double seconds, bytes;
 };
+// attend(layer's view) is the op that is timed.
+template <class Attend>
 Decoded decode(ops::Device& device,
+               const char* name,
                const Form& form,
                std::uint32_t n_rows,
                std::uint32_t context,
                ConstMatView fill,
-               double copy) {
+               double copy,
+               Attend&& attend) {
   // Enough layers that none is in the cache when its turn comes again.
   std::vector<std::unique_ptr<Layer>> layers;
   std::size_t total = 0;
@@ -166,26 +171,69 @@ Decoded decode(ops::Device& device,
     total += layers.back()->size_bytes();
     if (layers.size() == kOpsAStep) break;
   }
-  const Matrix q(device, n_rows, kHeads * kDim), out(device, n_rows, kHeads * kDim);
   const int n_ops = n_rows * std::uint64_t{context} > 1000000 ? 8 : kOpsAStep;
-  const double seconds =
-      seconds_of([&] {
-        device.begin_step(n_rows);
-        for (int i = 0; i < n_ops; ++i)
-          device.ops().attention(
-              device, {.q = q.view(),
-                       .kv = layers[static_cast<std::size_t>(i) % layers.size()]->view(1),
-                       .n_heads = kHeads,
-                       .scale = 0.088388f,
-                       .out = out.view()});
-        finish(device.end_step());
-      }) /
-      n_ops;
+  const double seconds = seconds_of([&] {
+                           device.begin_step(n_rows);
+                           for (int i = 0; i < n_ops; ++i)
+                             attend(layers[static_cast<std::size_t>(i) % layers.size()]->view(1));
+                           finish(device.end_step());
+                         }) /
+                         n_ops;
   const double bytes = static_cast<double>(layers[0]->size_bytes());
   std::printf("decode  %-12s %3u rows x %6u: %8.1f us  %8.2f MB  %7.1f GB/s  %5.1f %% of copy",
-              form.name, n_rows, context, seconds * 1e6, bytes * 1e-6, bytes / seconds * 1e-9,
+              name, n_rows, context, seconds * 1e6, bytes * 1e-6, bytes / seconds * 1e-9,
               100 * bytes / seconds / copy);
   return {seconds, bytes};
+}
+
+Decoded decode(ops::Device& device,
+               const Form& form,
+               std::uint32_t n_rows,
+               std::uint32_t context,
+               ConstMatView fill,
+               double copy) {
+  const Matrix q(device, n_rows, kHeads * kDim), out(device, n_rows, kHeads * kDim);
+  return decode(device, form.name, form, n_rows, context, fill, copy, [&](const KvLayerView& kv) {
+    device.ops().attention(
+        device,
+        {.q = q.view(), .kv = kv, .n_heads = kHeads, .scale = 0.088388f, .out = out.view()});
+  });
+}
+
+// Norms of heads, turned in halves.
+void decode_fresh(ops::Device& device,
+                  const Form& form,
+                  std::uint32_t n_rows,
+                  std::uint32_t context,
+                  ConstMatView fill,
+                  double copy) {
+  const Matrix qkv(device, n_rows, (kHeads + 2 * kKvHeads) * kDim),
+      out(device, n_rows, kHeads * kDim), norms(device, 2, kDim),
+      turns(device, 2 * context, kDim / 2);
+  const std::vector<std::uint32_t> positions(n_rows, context - 1);
+  const MatView all = qkv.view();
+  decode(device, "fresh", form, n_rows, context, fill, copy, [&](const KvLayerView& kv) {
+    const MatView q = all.columns(0, kHeads * kDim);
+    device.ops().prepared_attention(
+        device,
+        {.prepare = {.q = q,
+                     .k = all.columns(kHeads * kDim, kKvHeads * kDim),
+                     .v = all.columns((kHeads + kKvHeads) * kDim, kKvHeads * kDim),
+                     .q_norm = norms.view().row(0),
+                     .k_norm = norms.view().row(1),
+                     .q_group = kDim,
+                     .k_group = kDim,
+                     .eps = 1e-6f,
+                     .head_dim = kDim,
+                     .n_pairs = kDim / 2,
+                     .interleaved = false,
+                     .positions = positions,
+                     .cos = turns.view().row(0),
+                     .sin = turns.view().row(context),
+                     .kv = kv},
+         .attend = {.q = q, .kv = kv, .n_heads = kHeads, .scale = 0.088388f, .out = out.view()}});
+  });
+  std::printf("\n");
 }
 
 void prefill(ops::Device& device, const Form& form, std::uint32_t n, ConstMatView fill) {
@@ -231,6 +279,14 @@ int main(int argc, char** argv) {
                   beside->second.bytes / got.bytes);
     std::printf("\n");
   };
+  if (argc == 1) {
+    for (const auto& [rows, context] :
+         {std::pair{1u, 512u}, std::pair{1u, 4096u}, std::pair{1u, 32768u}, std::pair{16u, 2048u}})
+      decode_fresh(device, forms[0], rows, context, fill.view(), copy);
+  }
+  if (argc == 4 && argv[1] == std::string("fresh"))
+    decode_fresh(device, forms[0], static_cast<std::uint32_t>(std::stoul(argv[2])),
+                 static_cast<std::uint32_t>(std::stoul(argv[3])), fill.view(), copy);
   for (const Form& form : forms) {
     if (argc == 4) {
       const auto rows = static_cast<std::uint32_t>(std::stoul(argv[2])),

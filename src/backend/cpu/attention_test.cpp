@@ -117,19 +117,32 @@ TEST(AttentionSplit, OverTilesChangesNoBit) {
   }
 }
 
-// A lone query's whole tiles are attended straight from their rows, those at its ends are not.
+TEST(AttentionSplit, OverTilesChangesNoBitOnAnyInstructionSet) {
+  AttentionCase c{.n_heads = 3, .n_kv_heads = 1, .head_dim = 64, .window = 450, .lengths = {560}};
+  std::mt19937 rng{23};
+  const Activations in = draw(c, rng);
+  const auto expected = attend_all(*make(1), c, in);
+  c.chunk = 1;
+  for (const auto& [name, device] : every_device(2))
+    EXPECT_TRUE(same_bits(attend_all(*device, c, in), expected)) << name;
+}
+
+// A lone query's keys and values go straight into products of their own, in lanes or on tiles.
 TEST(AttentionAlone, HasTheBitsOfAQueryAmongOthersForAnyNumberOfHeads) {
-  const auto cpu = make(2), plain = make(2, Isa::portable);
+  const auto plain = make(2, Isa::portable);
+  const auto devices = every_device(1);
   std::mt19937 rng{29};
-  for (const std::uint32_t dim : {32u, 64u, 96u, 128u}) {
-    for (std::uint32_t heads = 1; heads <= 7; ++heads) {
-      AttentionCase c{.n_heads = heads, .n_kv_heads = 1, .head_dim = dim, .lengths = {200}};
-      if (heads % 3 == 0) c.window = 150, c.softcap = 2.0f;
+  for (const std::uint32_t dim : {32u, 96u}) {
+    for (const std::uint32_t heads : {1u, 2u, 3u, 5u, 6u, 7u, 8u, 16u, 17u}) {
+      AttentionCase c{.n_heads = heads, .n_kv_heads = 1, .head_dim = dim, .lengths = {140}};
+      if (heads % 3 == 0) c.window = 100, c.softcap = 2.0f;
       c.block_tokens = 64;
       const Activations in = draw(c, rng);
       const auto expected = attend_all(*plain, c, in);
       c.chunk = 1;
-      EXPECT_TRUE(same_bits(attend_all(*cpu, c, in), expected)) << heads << " heads of " << dim;
+      for (const auto& [name, device] : devices)
+        EXPECT_TRUE(same_bits(attend_all(*device, c, in), expected))
+            << name << ", " << heads << " heads of " << dim;
     }
   }
 }
@@ -143,11 +156,15 @@ TEST(AttentionNaN, TouchesNoQueryThatDoesNotSeeIt) {
   const std::uint32_t row = 2 * 64;
   const auto clean = attend_all(*make(1, Isa::portable), c, in);
   in.v[100 * 64 + 3] = std::nanf("");
+  AttentionCase alone = c;
+  alone.chunk = 1, alone.block_tokens = 64;
   for (const auto& [name, device] : every_device(1)) {
-    const auto got = attend_all(*device, c, in);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const bool sees = i / row >= 100 && i % 64 == 3;
-      ASSERT_TRUE(sees ? std::isnan(got[i]) : got[i] == clean[i]) << name << " " << i;
+    for (const AttentionCase& way : {c, alone}) {
+      const auto got = attend_all(*device, way, in);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const bool sees = i / row >= 100 && i % 64 == 3;
+        ASSERT_TRUE(sees ? std::isnan(got[i]) : got[i] == clean[i]) << name << " " << i;
+      }
     }
   }
 }

@@ -27,9 +27,11 @@ struct GatedBlock {
   std::uint32_t ff() const noexcept { return args.gated.gate_up.n_cols / 2; }
 };
 
-// Columns done together: whole panels and, where their sums are wanted, whole groups of down.
+// Columns done together: whole panels, two where there are so many, as tiles take codes, and, where
+// their sums are wanted, whole groups of down.
 std::uint32_t columns_of(const CpuMatrix& down) noexcept {
-  return down.layout.has_bias ? std::max(kPanel, down.layout.group) : kPanel;
+  const std::uint32_t panels = down.padded_in() % (2 * kPanel) == 0 ? 2 * kPanel : kPanel;
+  return down.layout.has_bias ? std::max(panels, down.layout.group) : panels;
 }
 
 bool comes_in_pieces(const CpuDevice& cpu, const ops::GatedMlpArgs& a) noexcept {
@@ -101,7 +103,8 @@ void hand_over(const CpuDevice& cpu,
   const KernelTable& kernels = cpu.kernels();
   const PackedLayout& w = b.down.layout;
   const std::uint32_t width = b.columns;
-  if (b.down.round_x) kernels.round_to_bf16(values, std::size_t{n} * width, values);
+  if (b.down.round_x && !(b.to.tiles && !b.to.group_sums))  // tiles are rounded on the way
+    kernels.round_to_bf16(values, std::size_t{n} * width, values);
   for (std::uint32_t r = 0; r < n && b.to.group_sums; ++r)
     kernels.group_sums(values + std::size_t{r} * width, w.group, width / w.group,
                        b.to.sums_of(b.down, row + r) + column / w.group);

@@ -33,9 +33,10 @@ void prepare_tiles(CpuDevice& device,
                    std::size_t begin,
                    std::size_t end,
                    float* scratch) {
+  const bool needs_room = to.group_sums || m.n_in() != m.padded_in();
   for (std::size_t row = begin; row < end; ++row) {
-    prepare_row(device, m, x.row(row), scratch, to.sums_of(m, row));
-    device.kernels().pack_tiles(m.layout, scratch, row, to.tiles);
+    if (needs_room) prepare_row(device, m, x.row(row), scratch, to.sums_of(m, row));
+    device.kernels().pack_tiles(m.layout, needs_room ? scratch : x.row(row), row, to.tiles);
   }
 }
 

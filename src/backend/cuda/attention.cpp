@@ -128,8 +128,8 @@ void attention(ops::Device& device, const ops::AttentionArgs& a) noexcept {
   }
 }
 
-// Rows of one new token each that are few and short: a block for each of their segments, which also
-// makes what query_key makes and rounds outputs for the product that follows.
+// Rows of one new token each, few enough for the GPU to hold their blocks at once: one kernel,
+// which also makes what query_key makes and rounds outputs for the product that follows.
 void prepared_attention(ops::Device& device, const ops::PreparedAttentionArgs& a) noexcept {
   const ops::AttentionArgs& attend = a.attend;
   const auto is_one = [](const KvRowView& row) { return row.n_new == 1 && !row.is_encoded; };
@@ -141,14 +141,13 @@ void prepared_attention(ops::Device& device, const ops::PreparedAttentionArgs& a
   const auto rows = cuda.rows_of(all, attend.kv.block_tokens, attend.q.n_rows);
   AttentionParams p = params_of(attend, false, rows.view.rows);
   p.max_segments = segments_of(attend, rows.longest);
-  const std::uint32_t n_blocks = p.max_segments * p.n_kv_heads * rows.n_rows;
-  if (n_blocks > static_cast<std::uint32_t>(cuda.n_multiprocessors()) ||
-      !takes_fresh_heads(p, prepare))
-    return ops::prepared_attention_composed(device, a);
+  const std::uint32_t n_splits = fresh_splits_of(
+      p, prepare, rows.n_rows, static_cast<std::uint32_t>(cuda.n_multiprocessors()));
+  if (n_splits == 0) return ops::prepared_attention_composed(device, a);
   Products& products = cuda.products();
   p.copy = products.copy_of_next(attend.out.n_rows, attend.out.n_cols, Products::CopyOf::other);
   launch_attend_fresh(cuda.queue(), p, prepare,
-                      {.n_rows = rows.n_rows, .most_new = 1, .n_splits = p.max_segments});
+                      {.n_rows = rows.n_rows, .most_new = 1, .n_splits = n_splits});
   products.keep_copy(attend.out, p.copy);
 }
 

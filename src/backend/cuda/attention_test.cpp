@@ -146,24 +146,39 @@ TEST(CudaAttentionRows, DoNotTouchEachOther) {
   EXPECT_TRUE(std::isnan(got[159 * std::size_t{6} * 64]));
 }
 
-// Affine groups whose offset is a small part of their scale: decode then takes codes another way
-// than for other groups, prefill does not.
-TEST(CudaAttentionRows, OfSmallOffsetsHaveThePrefillsBits) {
+// Affine groups whose scales and offsets are such that decode takes their codes in one way or
+// another; prefill does not.
+TEST(CudaAttentionRows, OfAnyScaleHaveThePrefillsBits) {
   KVASIR_NEEDS_CUDA();
-  for (const std::uint32_t dim : {64u, 128u}) {
-    const codec::KvCodec affine = codec::affine_kv(8, 64, codec::ScaleType::bf16);
-    AttentionCase c{
-        .n_heads = 4, .head_dim = dim, .lengths = {330}, .k_codec = affine, .v_codec = affine};
-    std::mt19937 rng(13);
-    Activations in = draw(c, rng);
-    for (std::vector<float>* side : {&in.k, &in.v}) {
-      for (std::size_t i = 0; i < side->size(); ++i)
-        (*side)[i] = i % 64 == 7 && i / 64 % 3 == 0 ? 1.3e-4f : 0.05f + std::abs((*side)[i]);
-    }
-    const auto expected = attend_all(*make(), c, in);
-    c.chunk = 1;
+  const std::pair<const char*, float (*)(float, std::size_t)> changes[] = {
+      {"as drawn", [](float x, std::size_t) { return x; }},
+      {"small offsets",
+       [](float x, std::size_t i) {
+         return i % 64 == 7 && i / 64 % 3 == 0 ? 1.3e-4f : 0.05f + std::abs(x);
+       }},
+      {"large scales", [](float x, std::size_t i) { return i % 7 == 0 ? 300.0f * x : x; }},
+      {"larger scales", [](float x, std::size_t i) { return i / 640 % 2 ? 3e5f * x : x; }},
+      {"small scales", [](float x, std::size_t i) { return i / 640 % 2 ? 1e-35f * x : x; }},
+      {"nearly constant",
+       [](float x, std::size_t i) { return i / 640 % 2 ? 100.0f + 1e-3f * x : 100.0f; }},
+      {"zeros", [](float x, std::size_t i) { return i / 64 % 3 ? x : 0.0f; }}};
+  for (const auto& [dim, bits] : {std::pair{64u, 8u}, std::pair{128u, 8u}, std::pair{128u, 4u}}) {
+    for (const auto& [name, change] : changes) {
+      const codec::KvCodec affine = codec::affine_kv(bits, 64, codec::ScaleType::bf16);
+      AttentionCase c{
+          .n_heads = 4, .head_dim = dim, .lengths = {330}, .k_codec = affine, .v_codec = affine};
+      std::mt19937 rng(13);
+      Activations in = draw(c, rng);
+      for (std::vector<float>* side : {&in.k, &in.v}) {
+        for (std::size_t i = 0; i < side->size(); ++i) (*side)[i] = change((*side)[i], i);
+      }
+      if (name == changes[0].first) in.q[in.q.size() / 2] = 1e37f;
+      const auto expected = attend_all(*make(), c, in);
+      c.chunk = 1;
 
-    EXPECT_TRUE(same_bits(attend_all(*make(), c, in), expected)) << "head_dim " << dim;
+      EXPECT_TRUE(same_bits(attend_all(*make(), c, in), expected))
+          << "head_dim " << dim << ", " << bits << " bits, " << name;
+    }
   }
 }
 

@@ -166,8 +166,14 @@ std::vector<std::vector<float>> fresh_of(const FreshCase& c, bool is_fused) {
   }
   for (std::size_t i = 0; i < rows.size(); ++i)
     before[i].blocks = rows[i].blocks = tables[i].data();
-  constexpr std::size_t kPositions = 2048;
-  const auto floats = [&](std::size_t n) { return Array<float>(device, random_floats(n, rng)); };
+  const std::size_t kPositions = *std::max_element(c.lengths.begin(), c.lengths.end()) + 1;
+  const std::vector<float> pool = random_floats(999983, rng);  // a prime
+  const auto floats = [&](std::size_t n) {
+    std::vector<float> out(n);
+    const std::size_t from = rng();
+    for (std::size_t i = 0; i < n; ++i) out[i] = pool[(from + i) % pool.size()];
+    return Array<float>(device, out);
+  };
   const Array<float> old = floats(std::size_t{n_tokens} * width), qkv = floats(rows.size() * width),
                      q_norm = floats(c.head_dim), k_norm = floats(c.head_dim),
                      cos = floats(kPositions * c.n_pairs), sin = floats(kPositions * c.n_pairs),
@@ -221,7 +227,8 @@ std::vector<std::vector<float>> fresh_of(const FreshCase& c, bool is_fused) {
   return {out.get(), keys.get(), values.get()};
 }
 
-// Rows that begin, that end a segment and begin one, of several segments; blocks small and large.
+// Rows that begin, that end a segment and begin one, of several segments, of more than a block
+// each; blocks small and large.
 TEST(CudaFused, PreparedAttentionIsQueryKeyAndAttention) {
   KVASIR_NEEDS_CUDA();
   for (const FreshCase& c : {FreshCase{128, 16, 8, 64, true, 64, 0, false, {100}},
@@ -231,6 +238,24 @@ TEST(CudaFused, PreparedAttentionIsQueryKeyAndAttention) {
                              FreshCase{64, 8, 8, 32, true, 32, 90, true, {700, 1000, 40}},
                              FreshCase{128, 4, 4, 64, false, 64, 300, false, {511, 512, 1200}},
                              FreshCase{64, 12, 1, 32, false, 64, 0, false, {70}},
+                             FreshCase{128, 32, 8, 64, false, 64, 0, false, {2047}},
+                             FreshCase{128, 32, 8, 64, true, 64, 0, true, {2300, 2048}},
+                             FreshCase{128, 16, 8, 64, true, 16, 0, false, {4095}},
+                             FreshCase{128, 32, 4, 64, false, 64, 0, false, {4096}},
+                             FreshCase{64, 12, 4, 32, true, 128, 0, true, {4500, 1, 700, 3000}},
+                             FreshCase{64, 24, 8, 32, false, 32, 3000, true, {5000, 256}},
+                             FreshCase{64, 7, 7, 32, false, 64, 0, false, {33000}},
+                             FreshCase{128, 3, 3, 0, false, 64, 0, false, {17000}},
+                             FreshCase{64,
+                                       8,
+                                       8,
+                                       32,
+                                       false,
+                                       64,
+                                       0,
+                                       false,
+                                       {1100, 1300, 2000, 900, 5, 1792, 1791, 257, 1024, 1025, 600,
+                                        40, 512, 511, 2047, 1500}},
                              FreshCase{96, 4, 2, 48, true, 64, 0, false, {70}}}) {
     const auto composed = fresh_of(c, false), fused = fresh_of(c, true);
     for (std::size_t i = 0; i < composed.size(); ++i)

@@ -151,8 +151,9 @@ cudaError_t StepList::capture(cudaGraphExec_t& out) noexcept {
   return made ? made : freed;
 }
 
-// A kernel may take more dynamic shared memory than 48 KiB only after it was told so. What it was
-// told is the whole process's: of several devices none may lower it.
+// A kernel may take more dynamic shared memory than 48 KiB, and clusters of more than 8 blocks, only
+// after it was told so. What it was told is the whole process's: of several devices none may lower
+// it.
 void StepList::allow_shared(const void* kernel, std::size_t shared_bytes) noexcept {
   if (shared_bytes <= kPlainShared) return;
   std::size_t& limit = shared_limits_[kernel];
@@ -164,6 +165,8 @@ void StepList::allow_shared(const void* kernel, std::size_t shared_bytes) noexce
   limit = std::max(shared_bytes, static_cast<std::size_t>(facts.maxDynamicSharedSizeBytes));
   note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                             static_cast<int>(limit)));
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1))
+    cudaGetLastError();  // a device without clusters
 }
 
 cudaError_t StepList::take_error() noexcept { return std::exchange(error_, cudaSuccess); }

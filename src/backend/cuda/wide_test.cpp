@@ -53,7 +53,7 @@ struct Shape {
 };
 
 // Fewer tiles than multiprocessors, one pass and many, K of one stage and of more than the ring
-// holds, last tiles and stages that are not whole.
+// holds, last tiles, stages and turns that are not whole.
 constexpr Shape kShapes[] = {
     {"bf16", 16, 64},           {"bf16", 40, 320},          {"bf16", 1000, 14336},
     {"bf16", 2500, 1088},       {"bf16", 9000, 256},        {"bf16", 30000, 128},
@@ -64,7 +64,9 @@ constexpr Shape kShapes[] = {
     {"q8_0", 520, 2048},        {"q4_k", 1100, 512},        {"q6_k", 3000, 512},
     {"q5_1", 100, 640},         {"affine8g64", 9000, 256},  {"q4_0", 9000, 256},
     {"q8_0", 9000, 384},        {"q4_k", 9000, 256},        {"q6_k", 9000, 256},
-    {"q4_1", 9000, 128}};
+    {"q4_1", 9000, 128},        {"affine4g64", 7000, 1024}, {"affine8g64", 7000, 512},
+    {"affine4g64", 18000, 704}, {"affine4g32", 17500, 512}, {"q4_0", 18000, 1024},
+    {"q4_k", 18000, 1280}};
 
 TEST(CudaWide, GivesThePlainKernelsBits) {
   KVASIR_NEEDS_WIDE();
@@ -190,7 +192,9 @@ TEST(CudaWide, AGatedBlockIsItsComposition) {
                          Gated{"affine4g64", 128, 200, 64, ops::Activation::gelu},
                          Gated{"affine8g64", 256, 1032, 64, ops::Activation::silu},
                          Gated{"q4_0", 256, 24, 64, ops::Activation::silu},
-                         Gated{"q8_0", 1024, 3072, 64, ops::Activation::silu}}) {
+                         Gated{"q8_0", 1024, 3072, 64, ops::Activation::silu},
+                         Gated{"affine4g64", 704, 14336, 64, ops::Activation::silu},
+                         Gated{"q4_k", 512, 10008, 64, ops::Activation::silu}}) {
     for (const std::uint32_t n_rows : {1u, 3u, 8u, 33u, 64u, 100u}) {
       const auto composed = gated_block(c, n_rows, /*is_fused=*/false, /*is_step=*/false);
       EXPECT_TRUE(same_bits(composed, gated_block(c, n_rows, true, false)))

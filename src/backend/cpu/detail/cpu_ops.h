@@ -127,7 +127,7 @@ inline const CpuMatrix& matrix_of(const ops::PackedMatrix* m) noexcept {
 // carries along.
 constexpr std::size_t attention_scratch_floats(std::uint32_t head_dim, std::size_t n_pairs) {
   const std::size_t dim = (head_dim + 31) / 32 * 32;
-  return (2 * dim + 7 * dim / 32) * kTileKeys + 41 * dim +
+  return (2 * dim + kTilesTogether * dim / 2 + 7 * dim / 32) * kTileKeys + 41 * dim +
          n_pairs * (2 * dim + kTileKeys + 2 + dim / 32);
 }
 

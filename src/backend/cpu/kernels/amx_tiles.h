@@ -42,6 +42,14 @@ class HardwareTiles {
                      : "r"(p), "r"(stride_bytes), "i"(T)
                      : "memory");
   }
+  // What is used once should not push out of L1 what is used again.
+  template <int T>
+  inline __attribute__((always_inline)) void load_once(const void* p, std::size_t stride_bytes) {
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2"
+                     :
+                     : "r"(p), "r"(stride_bytes), "i"(T)
+                     : "memory");
+  }
   template <int T>
   inline __attribute__((always_inline)) void store(void* p, std::size_t stride_bytes) {
     __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)"
@@ -70,6 +78,10 @@ class EmulatedTiles {
     for (std::size_t r = 0; r < config_.rows[T]; ++r)
       __builtin_memcpy(tiles_[T][r], static_cast<const std::uint8_t*>(p) + r * stride_bytes,
                        config_.row_bytes[T]);
+  }
+  template <int T>
+  void load_once(const void* p, std::size_t stride_bytes) {
+    load<T>(p, stride_bytes);
   }
   template <int T>
   void store(void* p, std::size_t stride_bytes) const {

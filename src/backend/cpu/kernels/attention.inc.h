@@ -7,27 +7,6 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-// Where things lie in the scratch; n: (query, head) pairs, pair = query · heads + head.
-struct AttentionScratch {
-  float *keys, *values, *q, *p, *out, *largest, *sum;
-  std::size_t v_stride;
-  bool keeps_tiles = false;  // apart, instead of merging them
-};
-
-inline AttentionScratch lay_out(const AttentionJob& job, std::size_t n, float* at) {
-  AttentionScratch s{};
-  const std::size_t dim16 = (job.head_dim + 15) / 16 * 16, dim32 = (job.head_dim + 31) / 32 * 32;
-  s.v_stride = dim16;
-  s.keys = at, at += dim32 * kTileKeys;
-  s.values = at, at += dim16 * kTileKeys;
-  s.q = at, at += n * dim16;
-  s.p = at, at += n * kTileKeys;
-  s.out = at, at += n * dim16;
-  s.largest = at, at += n;
-  s.sum = at;
-  return s;
-}
-
 // (query, head) pairs up to which an item waits for memory more than it computes.
 constexpr std::size_t kFewPairs = 6;
 
@@ -52,15 +31,13 @@ struct Upcoming {
       const std::size_t left = static_cast<std::size_t>(range.end - range.at + 63) / 64;
       const std::size_t now = left < n_lines ? left : n_lines;
       const std::uint8_t* const at = range.at;
-      for (std::size_t i = 0; i < now; ++i) prefetch(at + 64 * i);
+      for (std::size_t i = 0; i < now; ++i) prefetch_beyond_l1(at + 64 * i);
       range.at = at + 64 * now;
       n_lines -= now;
       if (now == left) ++current;
     }
   }
 };
-
-inline bool rounds_operands(const AttentionJob& job) { return !job.is_f32 && !job.is_f16; }
 
 // Sixteen dwords of a row (one f32 or two bf16 each); past the end: zeros.
 inline U32x16 row_dwords(const std::uint8_t* row, std::size_t dword, std::size_t n_dwords) {
@@ -174,29 +151,6 @@ inline void score_pairs(const AttentionJob& job, const AttentionScratch& s, std:
   }
 }
 
-struct TileState {
-  float largest, sum;
-};
-
-// Scores → probabilities against the tile's own maximum; keys outside [begin, end) get exactly 0.
-inline TileState soften(const AttentionJob& job, bool rounds, float* p, KeyRange keys) {
-  const F32x16 factor = set1(job.scale), cap = set1(job.softcap);
-  for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
-    const F32x16 s = mul(load(p + j), factor);
-    store(p + j, job.softcap > 0.0f ? mul(cap, tanh(div(s, cap))) : s);
-  }
-  for (std::uint32_t j = 0; j < keys.begin; ++j) p[j] = -__builtin_inff();
-  for (std::uint32_t j = keys.end; j < kTileKeys; ++j) p[j] = -__builtin_inff();
-  const float largest = max_lanes(max(max(load(p), load(p + 16)), max(load(p + 32), load(p + 48))));
-  F32x16 sum = zero();
-  for (std::uint32_t j = 0; j < kTileKeys; j += 16) {
-    const F32x16 e = exp(sub(load(p + j), set1(largest)));
-    sum = j == 0 ? e : add(sum, e);
-    store(p + j, rounds ? round_bf16(e) : e);
-  }
-  return {largest, sum_lanes(sum)};
-}
-
 // chain[key parity] += p · v over keys [begin, end) of one step, N vectors of d, Q pairs.
 template <int Q, int N>
 inline __attribute__((always_inline)) void weigh_key(const float* p,
@@ -273,27 +227,6 @@ inline void weigh_pairs(const AttentionScratch& s,
   for (; d < s.v_stride; d += 16) weigh_columns<Q, 1>(s, pair, keys, d, keep, gain);
 }
 
-inline float exp1(float x) {
-  float out[16];
-  store(out, exp(set1(x)));
-  return out[0];
-}
-
-// largest and sum of a pair take in a tile's; keep and gain rescale the running and the tile's
-// output.
-inline void merge(AttentionScratch& s, std::size_t pair, TileState tile, float* keep, float* gain) {
-  if (s.keeps_tiles) {
-    s.largest[pair] = tile.largest, s.sum[pair] = tile.sum;
-    *keep = *gain = 1.0f;
-    return;
-  }
-  const float before = s.largest[pair], now = before > tile.largest ? before : tile.largest;
-  *keep = exp1(before - now);
-  *gain = exp1(tile.largest - now);
-  s.sum[pair] = fma1(s.sum[pair], *keep, tile.sum * *gain);
-  s.largest[pair] = now;
-}
-
 // Pairs [pair, pair + n), all with the same keys.
 inline void attend_pairs(
     const AttentionJob& job, AttentionScratch& s, std::size_t pair, int n, KeyRange keys) {
@@ -332,67 +265,6 @@ inline void for_pairs(const AttentionJob& job,
     if (keys.begin < keys.end) attend(pair, same, keys);
     pair += static_cast<std::size_t>(same);
   }
-}
-
-void start(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s) {
-  const std::size_t heads = job.queries_per_kv;
-  for (std::size_t pair = 0; pair < item.n_queries * heads; ++pair) {
-    const float* const q = job.q + (item.token + pair / heads) * job.q_stride +
-                           (item.kv_head * heads + pair % heads) * job.head_dim;
-    for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
-      const F32x16 v = load_n(q + d, n);
-      store(s.q + pair * s.v_stride + d, rounds_operands(job) ? round_bf16(v) : v);
-      store(s.out + pair * s.v_stride + d, zero());
-    });
-    s.largest[pair] = -__builtin_inff();
-    s.sum[pair] = 0.0f;
-  }
-}
-
-void finish(const AttentionJob& job, const AttentionItem& item, AttentionScratch& s) {
-  const std::size_t heads = job.queries_per_kv;
-  for (std::size_t pair = 0; pair < item.n_queries * heads; ++pair) {
-    const std::size_t head = item.kv_head * heads + pair % heads;
-    float sum = s.sum[pair];
-    F32x16 keep = set1(1.0f);
-    if (job.sinks) {
-      const float sink = job.sinks[head], before = s.largest[pair],
-                  now = before > sink ? before : sink;
-      keep = exp(set1(before - now));
-      sum = fma1(sum, exp1(before - now), exp1(sink - now));
-    }
-    float* const out = job.out + (item.token + pair / heads) * job.out_stride + head * job.head_dim;
-    for_columns(job.head_dim, [&](std::size_t d, std::size_t n) {
-      store_n(out + d, div(mul(load(s.out + pair * s.v_stride + d), keep), set1(sum)), n);
-    });
-  }
-}
-
-// Outputs that take a tile's unchanged: -0 · 1 + x has the bits of x.
-inline void await_tile(AttentionScratch& s, std::size_t n) {
-  for (std::size_t i = 0; i < n * s.v_stride; i += 16) store(s.out + i, set1(-0.0f));
-}
-
-// For a part of an item's tiles, kept apart.
-inline void start_part(const AttentionItem& item,
-                       AttentionScratch& s,
-                       std::size_t n,
-                       std::uint32_t* begin,
-                       std::uint32_t* end) {
-  const std::uint32_t last = item.end_tile * kTileKeys;
-  *begin = item.first_tile * kTileKeys;
-  *end = last < *end ? last : *end;
-  s.keeps_tiles = true;
-  await_tile(s, n);
-}
-
-inline void keep_tile(AttentionScratch& s, std::size_t n, float* to) {
-  for (std::size_t pair = 0; pair < n; ++pair) {
-    to[pair] = s.largest[pair];
-    to[n + pair] = s.sum[pair];
-  }
-  for (std::size_t i = 0; i < n * s.v_stride; i += 16) store(to + 2 * n + i, load(s.out + i));
-  await_tile(s, n);
 }
 
 void merge_tiles(const AttentionJob& job,

@@ -38,23 +38,20 @@ inline TileConfig attention_shapes() {
 template <class Tiles>
 class TileEngine {
  public:
+  static constexpr std::uint32_t kTilesPacked = kTilesTogether;
+
   static void place_queries(std::uint8_t* to, std::size_t d, const U32x16 (&columns)[16]) {
     for (std::size_t i = 0; i < 8; ++i)
       _mm512_storeu_si512(to + (d / 2 + i) * kOperandStride,
                           join_bf16(from_bits(columns[2 * i]), from_bits(columns[2 * i + 1])));
   }
 
-  bool pack_tile(const LaneAttention& a, KeyRange keys, std::uint32_t tile) {
-    for (std::uint32_t i = 0; i < kKeyRuns; ++i) {  // those that a query sees something of
-      const std::uint32_t first = tile + i * kKeyRun;
-      const bool is_there = first < keys.end && first + kKeyRun > keys.begin;
-      runs_[i] = is_there ? key_row(a.job, a.item, a.job.k, first) : nullptr;
-    }
-    const TileRows rows = rows_of_tile(a, a.job.v, keys, tile);
+  bool pack_tile(const LaneAttention& a, std::uint32_t tile, std::uint32_t slot) {
+    const TileRows rows = rows_of_tile(a, a.job.v, tile);
     __m512i largest = _mm512_setzero_si512();
     for (std::size_t d = 0; d < a.job.head_dim; d += kStep) {
       for (std::size_t step = 0; step < 2; ++step) {
-        std::uint8_t* const to = a.values + (d / 16 * 2 + step) * 16 * kTileStride;
+        std::uint8_t* const to = a.values_of(slot) + (d / 16 * 2 + step) * 16 * kTileStride;
         transpose_values<false>(rows.at + step * kStep, d, to, largest);
         transpose_values<true>(rows.at + step * kStep, d, to, largest);
       }
@@ -62,17 +59,33 @@ class TileEngine {
     return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) == 0;
   }
 
-  void score(const LaneAttention& a, std::uint32_t block) {
-    const std::uint8_t* const q = a.q + std::size_t{block} * a.n_steps * 16 * kTileStride;
-    float* const scores = a.scores_of(block);
-    unrolled<0, kKeyRuns>([&]<int J>() { tiles_.template clear<kScores0 + J>(); });
-    for (std::size_t s = 0; s < a.n_steps; s += 2) {
-      score_step<kQueries0>(a, q, s);
-      if (s + 1 < a.n_steps) score_step<kQueries1>(a, q, s + 1);
+  inline __attribute__((always_inline)) void start_scores(const LaneAttention& a,
+                                                          std::uint32_t tile) {
+    for (std::uint32_t i = 0; i < kKeyRuns; ++i) {  // those that a query sees something of
+      const std::uint32_t first = tile + i * kKeyRun;
+      const bool is_there = first < a.keys_seen.end && first + kKeyRun > a.keys_seen.begin;
+      runs_[i] = is_there ? key_row(a.job, a.item, a.job.k, first) : nullptr;
     }
-    unrolled<0, kKeyRuns>([&]<int J>() __attribute__((always_inline)) {
-      if (runs_[J])
-        tiles_.template store<kScores0 + J>(scores + std::size_t{J} * kBlockFloats, kTileStride);
+    unrolled<0, kKeyRuns>([&]<int Run>() { tiles_.template clear<kScores0 + Run>(); });
+  }
+  // A run of keys and a quarter of head_dim, or what of that its first 256 have.
+  template <int Run>
+  inline __attribute__((always_inline)) void score_some(const LaneAttention& a,
+                                                        std::uint32_t block,
+                                                        std::uint32_t quarter) {
+    const std::size_t n = a.n_steps <= 4 ? 1 : 2, step = quarter * n;
+    if (step < a.n_steps) score_step<Run, kQueries0>(a, block, step);
+    if (n == 2 && step + 1 < a.n_steps) score_step<Run, kQueries1>(a, block, step + 1);
+  }
+  inline __attribute__((always_inline)) void finish_scores(const LaneAttention& a,
+                                                           std::uint32_t block,
+                                                           float* scores) {
+    for (std::size_t step = 8; step < a.n_steps; ++step)
+      unrolled<0, kKeyRuns>([&]<int Run>() { score_step<Run, kQueries0>(a, block, step); });
+    unrolled<0, kKeyRuns>([&]<int Run>() __attribute__((always_inline)) {
+      if (runs_[Run])
+        tiles_.template store<kScores0 + Run>(scores + std::size_t{Run} * kBlockFloats,
+                                              kTileStride);
     });
   }
 
@@ -85,42 +98,53 @@ class TileEngine {
     _mm512_storeu_si512(to + kOperandStride, join_normal_bf16(e[2], e[3], interleave));
   }
 
-  // Each product has its own tile, so that none waits for the one before it.
-  void weigh(const LaneAttention& a, std::uint32_t first, std::uint32_t n) {
-    if (first == 0) {
-      tiles_.template load<kQueries0>(a.p, kTileStride);
-      tiles_.template load<kQueries1>(a.p + 16 * kTileStride, kTileStride);
+  // Tiles are two products ahead of the lanes that merge them.
+  template <class Merge>
+  inline __attribute__((always_inline)) void weigh(const LaneAttention& a,
+                                                   std::uint32_t slot,
+                                                   const Merge& merge) {
+    constexpr std::uint32_t kAhead = 2;
+    const std::uint32_t n_parts = a.job.head_dim / 16;
+    tiles_.template load<kQueries0>(a.p, kTileStride);
+    tiles_.template load<kQueries1>(a.p + 16 * kTileStride, kTileStride);
+    for (std::uint32_t first = 0; first < n_parts + kAhead; first += 4) {
+      unrolled<0, 4>([&]<int J>() __attribute__((always_inline)) {
+        const std::uint32_t part = first + J;
+        const std::uint8_t* const values =
+            a.values_of(slot) + std::size_t{part} * 2 * 16 * kTileStride;
+        const bool merges = part >= kAhead && part < n_parts + kAhead, weighs = part < n_parts;
+        if (weighs) {
+          tiles_.template clear<kScores0 + J>();
+          weigh_step<0, J>(values);
+        }
+        if (merges) merge(part - kAhead, 0);
+        if (weighs) {
+          weigh_step<1, J>(values);
+          tiles_.template store<kScores0 + J>(a.product + J * kBlockFloats, kTileStride);
+        }
+        if (merges) merge(part - kAhead, 1);
+      });
     }
-    const std::uint8_t* const values = a.values + std::size_t{first} * 2 * 16 * kTileStride;
-    unrolled<0, 4>([&]<int J>() __attribute__((always_inline)) {
-      tiles_.template clear<kScores0 + J>();
-      if (J < n) weigh_step<0, J>(values);
-    });
-    unrolled<0, 4>([&]<int J>() __attribute__((always_inline)) {
-      if (J < n) weigh_step<1, J>(values);
-    });
-    unrolled<0, 4>([&]<int J>() __attribute__((always_inline)) {
-      if (J < n) tiles_.template store<kScores0 + J>(a.product + J * kBlockFloats, kTileStride);
-    });
   }
 
  private:
-  template <int kQueries>
+  // The first run has the queries' tile loaded for all of them.
+  template <int Run, int kQueries>
   inline __attribute__((always_inline)) void score_step(const LaneAttention& a,
-                                                        const std::uint8_t* q,
-                                                        std::size_t s) {
-    tiles_.template load<kQueries>(q + s * 16 * kTileStride, kTileStride);
-    unrolled<0, kKeyRuns>([&]<int J>() __attribute__((always_inline)) {
-      if (!runs_[J]) return;
-      tiles_.template load<kKeys0 + J % 2>(runs_[J] + s * 64, std::size_t{a.job.head_dim} * 2);
-      tiles_.template multiply_bf16<kScores0 + J, kKeys0 + J % 2, kQueries>();
-    });
+                                                        std::uint32_t block,
+                                                        std::size_t step) {
+    if constexpr (Run == 0)
+      tiles_.template load<kQueries>(
+          a.q + (std::size_t{block} * a.n_steps + step) * 16 * kTileStride, kTileStride);
+    if (!runs_[Run]) return;
+    tiles_.template load<kKeys0 + Run % 2>(runs_[Run] + step * 64, std::size_t{a.job.head_dim} * 2);
+    tiles_.template multiply_bf16<kScores0 + Run, kKeys0 + Run % 2, kQueries>();
   }
   template <int kStepOfKeys, int J>
   inline __attribute__((always_inline)) void weigh_step(const std::uint8_t* values) {
-    tiles_.template load<kKeys0 + J % 2>(values + (2 * J + kStepOfKeys) * 16 * kTileStride,
-                                         kTileStride);
-    tiles_.template multiply_bf16<kScores0 + J, kKeys0 + J % 2, kQueries0 + kStepOfKeys>();
+    tiles_.template load<kKeys0 + kStepOfKeys>(values + kStepOfKeys * 16 * kTileStride,
+                                               kTileStride);
+    tiles_.template multiply_bf16<kScores0 + J, kKeys0 + kStepOfKeys, kQueries0 + kStepOfKeys>();
   }
 
   Tiles tiles_{attention_shapes()};

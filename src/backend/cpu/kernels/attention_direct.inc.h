@@ -6,9 +6,10 @@ namespace {
 
 constexpr int kDirectPairs = 4;
 
-// One side of a tile, 64 rows behind each other, of which `seen` count; the lines of what is read
-// after it are asked for on the way: of the tile's values while its keys are walked, of the next
-// tile's keys while its values are.
+// One side of a tile, 64 rows behind each other, of which `seen` count. What is read after it, of
+// the same size, is asked for on the way, line by line in the order of addresses: the tile's values
+// while its keys are walked, the next tile's keys while its values are. Into L2: such a distance
+// beside what is walked is more than L1 holds, and L1 has the fewer places for lines on their way.
 struct DirectRows {
   const std::uint8_t* at;
   std::size_t row_bytes;
@@ -16,7 +17,7 @@ struct DirectRows {
   KeyRange seen;
 
   inline __attribute__((always_inline)) void ask(std::size_t offset) const {
-    if (next) prefetch(next + offset);
+    if (next) prefetch_beyond_l1(next + offset);
   }
 };
 
@@ -35,9 +36,8 @@ inline void score_directly(const AttentionJob& job,
     for (std::size_t begin = 0; begin < job.head_dim; begin += kStep) {
       U32x16 rows[16], pairs[16];
       for (std::size_t i = 0; i < 16; ++i) {
-        const std::size_t at = (j + i) * keys.row_bytes + 2 * begin;
-        rows[i] = load_u(keys.at + at);
-        keys.ask(at);
+        rows[i] = load_u(keys.at + (j + i) * keys.row_bytes + 2 * begin);
+        keys.ask(j * keys.row_bytes + 32 * begin + 64 * i);
       }
       transpose(rows, pairs);
       F32x16 even[Q], odd[Q];
@@ -63,69 +63,101 @@ inline void score_directly(const AttentionJob& job,
   }
 }
 
-// chain += p · v of one key, N vectors of d, Q pairs.
+// chain += p · v of one key, 16 N of d, Q pairs, of each 32 d the even ones, then the odd; asks for
+// as many lines from `ahead` on.
 template <int Q, int N>
 inline __attribute__((always_inline)) void weigh_row(const DirectRows& values,
                                                      const float* p,
                                                      std::size_t key,
                                                      std::size_t d,
+                                                     std::size_t ahead,
                                                      F32x16 (&chain)[Q][N]) {
-  const std::size_t at = key * values.row_bytes + 2 * d;
-  const auto* const row = reinterpret_cast<const std::uint16_t*>(values.at + at);
+  const auto* const row =
+      reinterpret_cast<const std::uint16_t*>(values.at + key * values.row_bytes + 2 * d);
 #pragma GCC unroll 4
-  for (std::size_t n = 0; n < N; ++n) {
-    if (n % 2 == 0) values.ask(at + 32 * n);
-    const F32x16 value = load_bf16(row + 16 * n);
+  for (std::size_t n = 0; n < N; n += 2) {
+    values.ask(ahead + 32 * n);
+    const U32x16 both = load_u(row + 16 * n);
+    const F32x16 even = from_bits(shift_left<16>(both)),
+                 odd = from_bits(and_u(both, set1_u(0xffff0000u)));
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < Q; ++i)
-      chain[i][n] = fma(value, set1(p[i * kTileKeys + key]), chain[i][n]);
+    for (std::size_t i = 0; i < Q; ++i) {
+      const F32x16 weight = set1(p[i * kTileKeys + key]);
+      chain[i][n] = fma(even, weight, chain[i][n]);
+      chain[i][n + 1] = fma(odd, weight, chain[i][n + 1]);
+    }
   }
 }
 
-// The tile's output of columns [d, d + 16 N) for Q pairs, merged into the running one.
+// sums[pair][d] += p · v of keys [begin, end), all of one step, columns [d, d + 16 N), Q pairs; d
+// in the order above.
 template <int Q, int N>
-inline void weigh_directly(const AttentionScratch& s,
-                           const DirectRows& values,
-                           std::size_t pair,
+inline void weigh_directly(const DirectRows& values,
+                           const float* p,
+                           KeyRange keys,
                            std::size_t d,
-                           const float* keep,
-                           const float* gain) {
+                           float* sums,
+                           std::size_t sums_stride) {
+  F32x16 even[Q][N], odd[Q][N];
+#pragma GCC unroll 4
+  for (int i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) even[i][n] = odd[i][n] = zero();
+  }
+  const std::size_t step = keys.begin / kStep * kStep;
+  const auto ahead = [&](std::size_t key) {
+    return step * values.row_bytes + kStep * 2 * d + (key - step) * 32 * N;
+  };
+  std::uint32_t key = keys.begin;
+  if (key % 2 == 1) weigh_row<Q, N>(values, p, key, d, ahead(key), odd), ++key;
+  for (; key + 1 < keys.end; key += 2) {
+    weigh_row<Q, N>(values, p, key, d, ahead(key), even);
+    weigh_row<Q, N>(values, p, key + 1, d, ahead(key + 1), odd);
+  }
+  if (key < keys.end) weigh_row<Q, N>(values, p, key, d, ahead(key), even);
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < Q; ++i) {
+#pragma GCC unroll 4
+    for (std::size_t n = 0; n < N; ++n) {
+      float* const sum = sums + i * sums_stride + d + 16 * n;
+      store(sum, add(load(sum), add(even[i][n], odd[i][n])));
+    }
+  }
+}
+
+// The tile's output for Q pairs, merged into the running one. Values are walked a step of keys at a
+// time, as they lie.
+template <int Q>
+inline void weigh_tile_directly(const AttentionJob& job,
+                                const AttentionScratch& s,
+                                const DirectRows& values,
+                                std::size_t pair,
+                                const float* keep,
+                                const float* gain) {
+  constexpr std::size_t kAcross = Q <= 3 ? 4 : 2;  // vectors of d that registers hold
   const float* const p = s.p + pair * kTileKeys;
-  F32x16 sums[Q][N];
-#pragma GCC unroll 4
-  for (int i = 0; i < Q; ++i) {
-#pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) sums[i][n] = zero();
-  }
+  float* const sums = s.values;  // nothing is unpacked there
+  for (std::size_t i = 0; i < Q * s.v_stride; i += 16) store(sums + i, zero());
   for (std::uint32_t step = 0; step < kTileKeys; step += kStep) {
-    const std::uint32_t begin = values.seen.begin > step ? values.seen.begin : step,
-                        end = values.seen.end < step + kStep ? values.seen.end : step + kStep;
-    if (begin >= end) continue;
-    F32x16 even[Q][N], odd[Q][N];
-#pragma GCC unroll 4
-    for (int i = 0; i < Q; ++i) {
-#pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) even[i][n] = odd[i][n] = zero();
-    }
-    std::uint32_t key = begin;
-    if (key % 2 == 1) weigh_row<Q, N>(values, p, key++, d, odd);
-    for (; key + 1 < end; key += 2) {
-      weigh_row<Q, N>(values, p, key, d, even);
-      weigh_row<Q, N>(values, p, key + 1, d, odd);
-    }
-    if (key < end) weigh_row<Q, N>(values, p, key, d, even);
-#pragma GCC unroll 4
-    for (int i = 0; i < Q; ++i) {
-#pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) sums[i][n] = add(sums[i][n], add(even[i][n], odd[i][n]));
-    }
+    const KeyRange keys{values.seen.begin > step ? values.seen.begin : step,
+                        values.seen.end < step + kStep ? values.seen.end : step + kStep};
+    if (keys.begin >= keys.end) continue;
+    std::size_t d = 0;
+    for (; d + 16 * kAcross <= job.head_dim; d += 16 * kAcross)
+      weigh_directly<Q, kAcross>(values, p, keys, d, sums, s.v_stride);
+    for (; d < job.head_dim; d += 32) weigh_directly<Q, 2>(values, p, keys, d, sums, s.v_stride);
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < Q; ++i) {
-    float* const out = s.out + (pair + static_cast<std::size_t>(i)) * s.v_stride + d;
-#pragma GCC unroll 4
-    for (int n = 0; n < N; ++n)
-      store(out + 16 * n, fma(load(out + 16 * n), set1(keep[i]), mul(sums[i][n], set1(gain[i]))));
+  for (std::size_t i = 0; i < Q; ++i) {
+    const F32x16 kept = set1(keep[i]), gained = set1(gain[i]);
+    float* const out = s.out + (pair + i) * s.v_stride;
+    for (std::size_t d = 0; d < job.head_dim; d += 32) {
+      const float* const sum = sums + i * s.v_stride + d;
+      const U32x16 even = load_u(sum), odd = load_u(sum + 16);
+      const F32x16 first = from_bits(interleave_low(even, odd)),
+                   second = from_bits(interleave_high(even, odd));
+      store(out + d, fma(load(out + d), kept, mul(first, gained)));
+      store(out + d + 16, fma(load(out + d + 16), kept, mul(second, gained)));
+    }
   }
 }
 
@@ -140,11 +172,7 @@ inline void attend_pairs_directly(const AttentionJob& job,
   for (std::size_t i = 0; i < Q; ++i)
     merge(s, pair + i, soften(job, /*rounds=*/true, s.p + (pair + i) * kTileKeys, keys.seen),
           keep + i, gain + i);
-  constexpr int kAcross = Q <= 3 ? 4 : 2;  // vectors of d that registers hold
-  std::size_t d = 0;
-  for (; d + 16 * kAcross <= job.head_dim; d += 16 * kAcross)
-    weigh_directly<Q, kAcross>(s, values, pair, d, keep, gain);
-  for (; d < job.head_dim; d += 32) weigh_directly<Q, 2>(s, values, pair, d, keep, gain);
+  weigh_tile_directly<Q>(job, s, values, pair, keep, gain);
 }
 
 inline bool suits_direct(const AttentionJob& job, const AttentionItem& item) {

@@ -35,6 +35,8 @@ inline __attribute__((always_inline)) void add_step(const std::uint8_t* lanes,
 
 class DotEngine {
  public:
+  static constexpr std::uint32_t kTilesPacked = 1;
+
   static void place_queries(std::uint8_t* to, std::size_t d, const U32x16 (&columns)[16]) {
     std::uint8_t* const step = to + d / kStep * 16 * kOperandStride;
     for (std::size_t parity = 0; parity < 2; ++parity) {
@@ -46,10 +48,10 @@ class DotEngine {
   }
 
   // Keys: [key][d], each step's elements as pairs. Values: [32 keys][pair of keys][d].
-  bool pack_tile(const LaneAttention& a, KeyRange keys, std::uint32_t tile) {
+  bool pack_tile(const LaneAttention& a, std::uint32_t tile, std::uint32_t) {
     const std::size_t dim = a.job.head_dim;
-    const TileRows k = rows_of_tile(a, a.job.k, keys, tile),
-                   v = rows_of_tile(a, a.job.v, keys, tile);
+    const KeyRange keys = a.keys_seen;
+    const TileRows k = rows_of_tile(a, a.job.k, tile), v = rows_of_tile(a, a.job.v, tile);
     const __m512i pairs = pairs_of_a_step(), magnitude = _mm512_set1_epi16(0x7fff);
     for (std::size_t key = 0; key < kTileKeys; ++key) {
       for (std::size_t d = 0; d < dim; d += kStep)
@@ -78,10 +80,13 @@ class DotEngine {
     return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) == 0;
   }
 
-  void score(const LaneAttention& a, std::uint32_t block) {
+  // All at the end: there is nothing that would go on beside the lanes.
+  void start_scores(const LaneAttention&, std::uint32_t) {}
+  template <int Run>
+  void score_some(const LaneAttention&, std::uint32_t, std::uint32_t) {}
+  void finish_scores(const LaneAttention& a, std::uint32_t block, float* scores) {
     const std::size_t key_bytes = std::size_t{a.job.head_dim} * 2;
     const std::uint8_t* const q = a.q + std::size_t{block} * a.n_steps * 16 * kOperandStride;
-    float* const scores = a.scores_of(block);
     for (std::size_t key = 0; key < kTileKeys; key += kTogether) {
       if (!is_seen_[key / kKeyRun]) continue;
       F32x16 sums[kTogether];
@@ -102,15 +107,18 @@ class DotEngine {
     _mm512_storeu_si512(to + 8 * kOperandStride, join_normal_bf16(e[3], e[1], interleave));
   }
 
-  void weigh(const LaneAttention& a, std::uint32_t first, std::uint32_t n) {
+  template <class Merge>
+  inline void weigh(const LaneAttention& a, std::uint32_t, const Merge& merge) {
     const std::size_t pair_bytes = std::size_t{a.job.head_dim} * 4;
-    for (std::size_t d = 0; d < std::size_t{n} * 16; d += kTogether) {
+    for (std::uint32_t d = 0; d < a.job.head_dim; d += kTogether) {
       F32x16 sums[kTogether];
       for (F32x16& s : sums) s = zero();
       for (std::size_t s = 0; s < 2; ++s)
-        add_step(a.p + s * 16 * kOperandStride,
-                 a.values + s * 16 * pair_bytes + (first * 16 + d) * 4, pair_bytes, 4, sums);
-      for (std::size_t i = 0; i < kTogether; ++i) store(a.product + (d + i) * kPairLanes, sums[i]);
+        add_step(a.p + s * 16 * kOperandStride, a.values + s * 16 * pair_bytes + d * 4, pair_bytes,
+                 4, sums);
+      float* const to = a.product + d % 64 * kPairLanes;
+      for (std::size_t i = 0; i < kTogether; ++i) store(to + i * kPairLanes, sums[i]);
+      merge(d / 16, d / kTogether % 2);
     }
   }
 

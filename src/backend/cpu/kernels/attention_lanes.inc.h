@@ -1,13 +1,17 @@
 // Attention of many queries on bf16 keys and values, bit for bit that of attention.inc.h, with
-// (query, head) pairs in the lanes: blocks of 16 pairs go through a tile of 64 keys, whose values
-// are packed once for all of them. What multiplies is an engine: tiles (attention_amx.inc.h) or
-// products of bf16 pairs (attention_dots.inc.h). An engine has
+// (query, head) pairs in the lanes: blocks of 16 pairs go through tiles of 64 keys, whose values
+// are packed once for all of them. A block goes through a few tiles, so that its running output
+// stays in L1, before the next one does. What multiplies is an engine: tiles (attention_amx.inc.h)
+// or products of bf16 pairs (attention_dots.inc.h). An engine has
+//   kTilesPacked                     tiles that it can hold packed
 //   place_queries(to, d, columns)    sixteen d of a block's queries, as its operand
-//   pack_tile(a, keys, tile)         what it wants of a tile; false: a value is not finite
-//   score(a, block)                  scores[key][lane] of the tile's keys
+//   pack_tile(a, tile, slot)         what it wants of a tile; false: a value is not finite
+//   start_scores(a, tile), score_some<Run>(a, block, quarter) of each run of keys and quarter of
+//   head_dim, finish_scores(a, block, scores): [key][lane] of the tile's keys
 //   place_probabilities(p, key, …)   of four keys, as its operand
-//   weigh(a, first, n)               product[d][lane] of 16 n of d, from 16 first on; n <= 4
-// and while one block is worked on in lanes, tiles have the scores of the next.
+//   weigh(a, slot, merge)            product[d][lane] of each 16 of d, handed to merge(those 16,
+//   half)
+// and while a block's scores of one tile are worked on in lanes, tiles have those that come next.
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -27,12 +31,13 @@ struct LaneState {  // of 16 pairs
 struct LaneAttention {
   const AttentionJob& job;
   const AttentionItem& item;
+  KeyRange keys_seen;
   std::uint32_t n_pairs, n_blocks, n_steps;  // steps of 32 along head_dim
   std::uint8_t* q;                           // [block][step][16][lane] pairs of bf16
-  float* scores;                             // [2][key][lane]: of two blocks in turn
+  float* scores;                             // [2][key][lane]: two in turn
   float* sums;                               // [16][lane]
   std::uint8_t* p;                           // [32 keys][16][lane] pairs of bf16
-  std::uint8_t *keys, *values;               // the engine's, of a tile each
+  std::uint8_t *keys, *values;               // the engine's, of a tile and of a few
   float* product;                            // [4][d][lane] of 16 d each
   float* state;                              // [block][largest, sum, first key, end][lane]
   float* out;                                // [block][d][lane]
@@ -41,8 +46,8 @@ struct LaneAttention {
   float* sum(std::uint32_t block) const { return largest(block) + kPairLanes; }
   float* keys_begin(std::uint32_t block) const { return largest(block) + 2 * kPairLanes; }
   float* keys_end(std::uint32_t block) const { return largest(block) + 3 * kPairLanes; }
-  float* scores_of(std::uint32_t block) const {
-    return scores + block % 2 * std::size_t{kTileKeys} * kPairLanes;
+  std::uint8_t* values_of(std::uint32_t slot) const {
+    return values + std::size_t{slot} * job.head_dim * kTileKeys * 2;
   }
   float* out_of(std::uint32_t block) const {
     return out + std::size_t{block} * job.head_dim * kPairLanes;
@@ -55,6 +60,7 @@ inline LaneAttention lay_out_lanes(const AttentionJob& job, const AttentionItem&
   const std::uint32_t n = item.n_queries * job.queries_per_kv;
   LaneAttention a{.job = job,
                   .item = item,
+                  .keys_seen = visible(job, item),
                   .n_pairs = n,
                   .n_blocks = (n + kPairLanes - 1) / kPairLanes,
                   .n_steps = job.head_dim / kStep,
@@ -72,7 +78,7 @@ inline LaneAttention lay_out_lanes(const AttentionJob& job, const AttentionItem&
   a.sums = at, at += kBlockFloats;
   a.p = as_bytes(at), at += 2 * kBlockFloats;
   a.keys = as_bytes(at), at += std::size_t{job.head_dim} * kTileKeys / 2;
-  a.values = as_bytes(at), at += std::size_t{job.head_dim} * kTileKeys / 2;
+  a.values = as_bytes(at), at += kTilesTogether * std::size_t{job.head_dim} * kTileKeys / 2;
   a.product = at, at += 4 * kBlockFloats;
   a.state = at, at += a.n_blocks * 4 * kPairLanes;
   a.out = at;
@@ -144,9 +150,9 @@ struct TileRows {
 };
 inline TileRows rows_of_tile(const LaneAttention& a,
                              const std::uint8_t* plane,
-                             KeyRange keys,
                              std::uint32_t tile) {
   alignas(64) static constexpr std::uint8_t kZeros[2 * kWidestHead] = {};
+  const KeyRange keys = a.keys_seen;
   TileRows rows;
   for (std::uint32_t j = 0; j < kTileKeys; j += kKeyRun) {
     const bool is_there = tile + j < keys.end && tile + j + kKeyRun > keys.begin;
@@ -203,26 +209,39 @@ inline F32x16 scale_scores(const LaneAttention& a, float* scores, const LaneKeys
   return max(max(largest[0], largest[1]), max(largest[2], largest[3]));
 }
 
-// Scores → probabilities, each lane against its own maximum of the tile.
+// A block of pairs by a tile of keys; none is left: tile kNoTile.
+constexpr std::uint32_t kNoTile = ~0u;
+struct PairsByKeys {
+  std::uint32_t tile, block;
+  float* scores;
+};
+
+// Scores → probabilities, each lane against its own maximum of the tile. Meanwhile the engine has
+// the scores of what comes next.
 template <class Engine>
-inline LaneState soften_block(const LaneAttention& a, std::uint32_t block, const LaneKeys& keys) {
-  float* const scores = a.scores_of(block);
+inline LaneState soften(Engine& engine,
+                        const LaneAttention& a,
+                        float* scores,
+                        const PairsByKeys& next,
+                        const LaneKeys& keys) {
   const F32x16 largest =
       keys.all ? scale_scores<true>(a, scores, keys) : scale_scores<false>(a, scores, keys);
   const U32x16 interleave = interleaving_halves();
+  const bool has_next = next.tile != kNoTile;
+  if (has_next) engine.start_scores(a, next.tile);
   for (std::uint32_t j = 0; j < kKeyRun; j += 4) {
     F32x16 sums[4];
-#pragma GCC unroll 4
-    for (std::uint32_t run = 0; run < kKeyRuns; ++run) {
-      const std::uint32_t key = run * kKeyRun + j;
+    unrolled<0, kKeyRuns>([&]<int Run>() __attribute__((always_inline)) {
+      const std::uint32_t key = Run * kKeyRun + j;
+      if (has_next) engine.template score_some<Run>(a, next.block, j / 4);
       F32x16 e[4];
 #pragma GCC unroll 4
       for (std::uint32_t i = 0; i < 4; ++i) {
         e[i] = exp(sub(load(scores + std::size_t{key + i} * kPairLanes), largest));
-        sums[i] = run == 0 ? e[i] : add(sums[i], e[i]);
+        sums[i] = Run == 0 ? e[i] : add(sums[i], e[i]);
       }
       Engine::place_probabilities(a.p, key, e, interleave);
-    }
+    });
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < 4; ++i) store(a.sums + (j + i) * kPairLanes, sums[i]);
   }
@@ -234,6 +253,7 @@ inline LaneState soften_block(const LaneAttention& a, std::uint32_t block, const
 #pragma GCC unroll 8
     for (std::uint32_t i = 0; i < half; ++i) sums[i] = add(sums[i], sums[i + half]);
   }
+  if (has_next) engine.finish_scores(a, next.block, next.scores);
   return {largest, sums[0]};
 }
 
@@ -255,23 +275,25 @@ inline LaneScales merge_block(const LaneAttention& a,
   return by;
 }
 
-// The tile's output, 64 d at a time, merged into the running one.
+// The tile's output merged into the running one.
 template <class Engine>
 inline void weigh_block(Engine& engine,
                         const LaneAttention& a,
                         std::uint32_t block,
+                        std::uint32_t slot,
                         const LaneScales& by,
                         __mmask16 any) {
-  const std::uint32_t n_parts = a.job.head_dim / 16;
-  for (std::uint32_t first = 0; first < n_parts; first += 4) {
-    const std::uint32_t n = n_parts - first < 4 ? n_parts - first : 4;
-    engine.weigh(a, first, n);
-    float* const out = a.out_of(block) + std::size_t{first} * kBlockFloats;
-    for (std::size_t i = 0; i < n * kBlockFloats; i += kPairLanes) {
-      const F32x16 product = load(a.product + i);
-      _mm512_mask_storeu_ps(out + i, any, fma(load(out + i), by.keep, mul(product, by.gain)));
-    }
-  }
+  float* const out = a.out_of(block);
+  engine.weigh(
+      a, slot, [&](std::uint32_t part, std::uint32_t half) __attribute__((always_inline)) {
+        const float* const product = a.product + part % 4 * kBlockFloats + half * kBlockFloats / 2;
+        float* const to = out + part * kBlockFloats + half * kBlockFloats / 2;
+#pragma GCC unroll 8
+        for (std::size_t i = 0; i < kBlockFloats / 2; i += kPairLanes) {
+          const F32x16 sum = fma(load(to + i), by.keep, mul(load(product + i), by.gain));
+          _mm512_mask_storeu_ps(to + i, any, sum);
+        }
+      });
 }
 
 inline void finish_block(const LaneAttention& a, std::uint32_t block) {
@@ -308,36 +330,51 @@ inline bool suits_lanes(const AttentionJob& job, const AttentionItem& item, std:
          item.n_queries * job.queries_per_kv >= fewest;
 }
 
-// A tile of keys for the blocks that see any of it.
+// A block by tiles [first, end), packed into slots from 0 on.
 template <class Engine>
-inline void attend_tile_in_lanes(Engine& engine, const LaneAttention& a, std::uint32_t tile) {
-  const auto next_seen = [&](std::uint32_t block) {
-    while (block < a.n_blocks && keys_of_lanes(a, block, tile).any == 0) ++block;
-    return block;
+inline void attend_block(Engine& engine,
+                         const LaneAttention& a,
+                         std::uint32_t block,
+                         std::uint32_t first,
+                         std::uint32_t end) {
+  constexpr std::size_t kScores = std::size_t{kTileKeys} * kPairLanes;
+  const auto from = [&](std::uint32_t tile, float* scores) -> PairsByKeys {
+    while (tile < end && keys_of_lanes(a, block, tile).any == 0) tile += kTileKeys;
+    return {tile < end ? tile : kNoTile, block, scores};
   };
-  std::uint32_t block = next_seen(0);
-  if (block < a.n_blocks) engine.score(a, block);
-  while (block < a.n_blocks) {
-    const LaneKeys seen = keys_of_lanes(a, block, tile);
-    const std::uint32_t next = next_seen(block + 1);
-    const LaneState softened = soften_block<Engine>(a, block, seen);
-    if (next < a.n_blocks) engine.score(a, next);
-    weigh_block(engine, a, block, merge_block(a, block, softened, seen.any), seen.any);
-    block = next;
+  PairsByKeys at = from(first, a.scores);
+  if (at.tile == kNoTile) return;
+  engine.start_scores(a, at.tile);
+  for (std::uint32_t quarter = 0; quarter < 4; ++quarter)
+    unrolled<0, kKeyRuns>([&]<int Run>() { engine.template score_some<Run>(a, block, quarter); });
+  engine.finish_scores(a, block, at.scores);
+  while (at.tile != kNoTile) {
+    const LaneKeys seen = keys_of_lanes(a, block, at.tile);
+    const PairsByKeys next =
+        from(at.tile + kTileKeys, a.scores + (at.scores == a.scores ? kScores : 0));
+    const LaneState softened = soften(engine, a, at.scores, next, seen);
+    weigh_block(engine, a, block, (at.tile - first) / kTileKeys,
+                merge_block(a, block, softened, seen.any), seen.any);
+    at = next;
   }
 }
 
 // False, and nothing done that counts, where a value is not finite.
 template <class Engine>
 inline bool attend_in_lanes(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+  constexpr std::uint32_t kKeysPacked = Engine::kTilesPacked * kTileKeys;
   const LaneAttention a = lay_out_lanes(job, item, scratch);
+  const KeyRange keys = a.keys_seen;
   Engine engine;
   for (std::uint32_t block = 0; block < a.n_blocks; ++block) start_block<Engine>(a, block);
-  const KeyRange keys = visible(job, item);
-  for (std::uint32_t tile = keys.begin / kTileKeys * kTileKeys; tile < keys.end;
-       tile += kTileKeys) {
-    if (!engine.pack_tile(a, keys, tile)) return false;
-    attend_tile_in_lanes(engine, a, tile);
+  for (std::uint32_t first = keys.begin / kTileKeys * kTileKeys; first < keys.end;
+       first += kKeysPacked) {
+    const std::uint32_t left = keys.end - first,
+                        end = first + (left < kKeysPacked ? left : kKeysPacked);
+    for (std::uint32_t tile = first; tile < end; tile += kTileKeys)
+      if (!engine.pack_tile(a, tile, (tile - first) / kTileKeys)) return false;
+    for (std::uint32_t block = 0; block < a.n_blocks; ++block)
+      attend_block(engine, a, block, first, end);
   }
   for (std::uint32_t block = 0; block < a.n_blocks; ++block) finish_block(a, block);
   return true;

@@ -3,14 +3,6 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-// f(column, lanes) over n columns; the last stretch may be shorter than sixteen.
-template <class F>
-inline void for_columns(std::size_t n, F&& f) {
-  std::size_t i = 0;
-  for (; i + 16 <= n; i += 16) f(i, std::size_t{16});
-  if (i < n) f(i, n - i);
-}
-
 void round_to_bf16(const float* x, std::size_t n, float* out) {
   for_columns(
       n, [&](std::size_t i, std::size_t m) { store_n(out + i, round_bf16(load_n(x + i, m)), m); });

@@ -16,10 +16,11 @@ constexpr std::uint32_t kRowChunk = 256;      // rows that share one decoding of
 constexpr std::uint32_t kTileRowChunk = 512;  // at most, of tiles
 constexpr std::size_t kTileRowsBytes = std::size_t{1} << 20;  // of x in tiles: leaves room in L2
 constexpr std::uint32_t kRowAlign = 16;                       // where runs of rows begin
-constexpr std::size_t kPrefetchBytes = 2048;                  // ahead in a stream of weights
+constexpr std::size_t kPrefetchBytes = 3072;                  // ahead in a stream of weights
 constexpr std::uint32_t kTileKeys = 64;                       // keys of an attention tile
 constexpr std::uint32_t kChunkQueries = 48;  // (query, head) pairs that walk the keys together
 constexpr std::uint32_t kTileQueries = 256;  // at most, of tiles
+constexpr std::uint32_t kTilesTogether = 8;  // of keys, whose values are packed at once, at most
 
 enum class CodeKind : std::uint8_t { bf16, f32, nibble, byte };
 enum class ScaleKind : std::uint8_t { none, f32, f16, bf16 };  // none: dense
@@ -233,7 +234,7 @@ struct KernelTable {
                      std::uint32_t width,
                      std::uint32_t* out);
   // Rows from which `linear` wants x_tiles, of dense and of quantized weights. pack_tiles puts one
-  // row of x, rounded and padded, into its place in them. Null: never.
+  // padded row of x, rounded to bf16, into its place in them. Null: never.
   std::uint32_t fewest_tile_rows, fewest_quantized_tile_rows;
   void (*pack_tiles)(const PackedLayout&, const float* x, std::size_t row, std::uint16_t* out);
   void (*group_sums)(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out);

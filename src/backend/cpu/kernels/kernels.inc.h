@@ -14,6 +14,7 @@
 #include "backend/cpu/kernels/linear.inc.h"
 #include "backend/cpu/kernels/linear_inputs.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
+#include "backend/cpu/kernels/attention_state.inc.h"
 #include "backend/cpu/kernels/attention.inc.h"
 #include "backend/cpu/kernels/attention_direct.inc.h"
 #include "backend/cpu/kernels/kv_codes.inc.h"

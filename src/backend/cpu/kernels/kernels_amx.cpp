@@ -1,5 +1,5 @@
 // Tiles where they pay: products of dense weights, of quantized ones from some rows on, attention
-// of many queries. All else, and what tiles cannot hold, is the AVX-512 unit's.
+// of many queries and of a lone one. All else, and what tiles cannot hold, is the AVX-512 unit's.
 #include "backend/cpu/kernels/kernel_table.h"
 // In this order: each builds on the ones before.
 // clang-format off
@@ -11,8 +11,10 @@
 #include "backend/cpu/kernels/linear_amx.inc.h"
 #include "backend/cpu/kernels/math.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
+#include "backend/cpu/kernels/attention_state.inc.h"
 #include "backend/cpu/kernels/attention_lanes.inc.h"
 #include "backend/cpu/kernels/attention_amx.inc.h"
+#include "backend/cpu/kernels/attention_lone_amx.inc.h"
 // clang-format on
 
 namespace kvasir::backend::cpu {
@@ -29,7 +31,7 @@ void linear(const LinearJob& job,
               : kAvx512Kernels.linear(job, panel_begin, panel_end, row_begin, row_end, scratch);
 }
 
-// A row of x, values of bf16, into tiles: [row / 16][step][row % 16][step's elements].
+// A row of x, rounded to bf16, into tiles: [row / 16][step][row % 16][step's elements].
 void pack_tiles(const PackedLayout& w, const float* x, std::size_t row, std::uint16_t* out) {
   const std::size_t step = w.group < kStep ? w.group : kStep,
                     n_steps = std::size_t{w.group} * w.n_groups / step;
@@ -37,16 +39,18 @@ void pack_tiles(const PackedLayout& w, const float* x, std::size_t row, std::uin
   for (std::size_t s = 0; s < n_steps; ++s, x += step, to += 16 * step) {
     for (std::size_t i = 0; i < step; i += 16)
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
-                          _mm512_cvtepi32_epi16(shift_right<16>(bits(load(x + i)))));
+                          _mm512_cvtepi32_epi16(bf16_bits(load(x + i))));
   }
 }
 
-// A few pairs wait for memory whatever multiplies them.
 template <class Tiles, std::uint32_t kFewestPairs>
 void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {
-  if (suits_lanes(job, item, kFewestPairs) &&
-      attend_in_lanes<TileEngine<Tiles>>(job, item, scratch))
+  if (suits_lone(job, item)) {
+    if (attend_lone<Tiles>(job, item, scratch)) return;
+  } else if (suits_lanes(job, item, kFewestPairs) &&
+             attend_in_lanes<TileEngine<Tiles>>(job, item, scratch)) {
     return;
+  }
   kAvx512Kernels.attention(job, item, scratch);
 }
 
@@ -65,7 +69,7 @@ KernelTable with_tiles(const char* name, std::uint32_t fewest, std::uint32_t few
 
 }  // namespace
 
-// Few rows of codes wait for memory either way, and lanes have less to set up.
+// A few rows of codes become tiles no faster than they become lanes, which have less to set up.
 const KernelTable& amx_kernels() noexcept {
   static const KernelTable table = with_tiles<HardwareTiles, 8>("amx", 1, 6);
   return table;

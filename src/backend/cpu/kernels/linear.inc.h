@@ -75,14 +75,16 @@ inline void direct_halves(
   const std::uint8_t* group = job.weight + panel * w.panel_bytes;
   const XUnit* x = x_of(job);
   const std::uint32_t step = w.group < kStep ? w.group : kStep;
-  const std::size_t codes_at = (w.has_bias ? 2 * w.scales_bytes : w.scales_bytes) +
-                               static_cast<std::size_t>(first) * D::kBytesOfHalf;
+  const std::size_t scales_bytes = w.has_bias ? 2 * w.scales_bytes : w.scales_bytes,
+                    codes_at = scales_bytes + static_cast<std::size_t>(first) * D::kBytesOfHalf;
   sums.clear();
   for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes, x += w.group / kUnit * R) {
     if (w.scale == ScaleKind::none) {
       add_step<R, H, R>(decode, group + codes_at, kStep, x, sums);
       continue;
     }
+    for (std::size_t line = 0; line < scales_bytes; line += 64)
+      prefetch(group + kPrefetchBytes + line);
     Sums<R, H> c;
     c.clear();
     for (std::uint32_t k = 0; k < w.group; k += step)

@@ -23,41 +23,21 @@ struct RowsDone {
   }
 };
 
-// Steps [begin, end) of two row blocks (or of one), their sums from memory (from +0 at the first
-// step) and back.
+// All steps of two row blocks, or of one: few rows, which wait for the panel's codes.
 template <bool kTwo, class Tiles>
-inline void dense_steps(Tiles& tiles,
-                        const TileJob& t,
-                        std::uint32_t panel,
-                        std::uint32_t row_block,
-                        std::uint32_t begin,
-                        std::uint32_t end,
-                        std::uint32_t lines_a_step,
-                        LinesAhead& ahead,
-                        RowsDone& done) {
+inline void few_rows(Tiles& tiles, const TileJob& t, std::uint32_t panel) {
   const PackedLayout& w = t.job.layout;
-  float* const sums = t.sums(row_block);
-  if (begin == 0) {
-    tiles.template clear<kSum00>();
-    tiles.template clear<kSum01>();
-    tiles.template clear<kSum10>();
-    tiles.template clear<kSum11>();
-  } else {
-    tiles.template load<kSum00>(sums, kTileStride);
-    tiles.template load<kSum01>(sums + kTileFloats, kTileStride);
-    if constexpr (kTwo) {
-      tiles.template load<kSum10>(sums + 2 * kTileFloats, kTileStride);
-      tiles.template load<kSum11>(sums + 3 * kTileFloats, kTileStride);
-    }
-  }
-  const bool is_whole = begin == 0 && end == w.n_groups;  // few rows: soon at the lines ahead
-  const std::size_t tile = std::size_t{kStep} * kTileRows,
-                    block = t.row_begin / kTileRows + row_block;
-  const std::uint16_t *x0 = t.job.x_tiles + (block * w.n_groups + begin) * tile,
-                      *x1 = x0 + w.n_groups * tile;
-  const std::uint8_t* codes = t.job.weight + panel * w.panel_bytes + begin * w.group_bytes;
-  for (std::uint32_t s = begin; s < end; ++s, codes += w.group_bytes, x0 += tile, x1 += tile) {
-    is_whole ? ahead.ask(lines_a_step) : ahead.ask_beyond_l1(lines_a_step);
+  const auto lines = static_cast<std::uint32_t>(w.group_bytes / 64);  // of a step
+  const std::size_t tile = std::size_t{kStep} * kTileRows, x_stride = w.n_groups * tile;
+  const std::uint16_t *x0 = t.job.x_tiles + t.row_begin / kTileRows * x_stride, *x1 = x0 + x_stride;
+  const std::uint8_t* codes = t.job.weight + panel * w.panel_bytes;
+  LinesAhead ahead{codes + kPrefetchBytes, codes + w.panel_bytes + kPrefetchBytes};
+  tiles.template clear<kSum00>();
+  tiles.template clear<kSum01>();
+  tiles.template clear<kSum10>();
+  tiles.template clear<kSum11>();
+  for (std::uint32_t s = 0; s < w.n_groups; ++s, codes += w.group_bytes, x0 += tile, x1 += tile) {
+    ahead.ask(lines);
     tiles.template load<kOutputs0>(codes, kPanel * 4);
     tiles.template load<kRows0>(x0, kTileStride);
     tiles.template multiply_bf16<kSum00, kRows0, kOutputs0>();
@@ -68,48 +48,120 @@ inline void dense_steps(Tiles& tiles,
       tiles.template multiply_bf16<kSum10, kRows1, kOutputs0>();
       tiles.template multiply_bf16<kSum11, kRows1, kOutputs1>();
     }
-    done.put(2 * kTileRows / kDenseBlockSteps);
   }
-  tiles.template store<kSum00>(sums, kTileStride);
-  tiles.template store<kSum01>(sums + kTileFloats, kTileStride);
+  tiles.template store<kSum00>(t.sums(0), kTileStride);
+  tiles.template store<kSum01>(t.sums(0) + kTileFloats, kTileStride);
   if constexpr (kTwo) {
-    tiles.template store<kSum10>(sums + 2 * kTileFloats, kTileStride);
-    tiles.template store<kSum11>(sums + 3 * kTileFloats, kTileStride);
+    tiles.template store<kSum10>(t.sums(1), kTileStride);
+    tiles.template store<kSum11>(t.sums(1) + kTileFloats, kTileStride);
   }
+  RowsDone done{.t = t, .panel = panel, .next = 0, .end = t.row_end - t.row_begin};
+  done.put(done.end);
 }
 
+// Many rows by a panel: a stretch of its steps stays in L1 while row blocks go by, in two pairs of
+// tiles by turns. A block's sums leave theirs when the next one's products are on their way: a
+// store that waits for its tile keeps everything behind it from starting.
 template <class Tiles>
-inline void dense_panel(Tiles& tiles, const TileJob& t, std::uint32_t panel, RowsDone& done) {
-  const PackedLayout& w = t.job.layout;
-  const std::uint32_t n_steps = w.n_groups, n_blocks = t.n_row_blocks(),
-                      n_rows = t.row_end - t.row_begin,
-                      steps_a_block = n_blocks <= 2 ? n_steps : kDenseBlockSteps;
-  const auto lines = static_cast<std::uint32_t>(w.group_bytes / 64);  // of a step
-  const std::uint32_t n_pairs = (n_blocks + 1) / 2, share = (lines + n_pairs - 1) / n_pairs;
-  // Few rows: a little ahead in the stream; many: the next stretch of K while this one is used.
-  const std::size_t distance = n_blocks <= 2 ? kPrefetchBytes : steps_a_block * w.group_bytes;
-  const std::uint8_t* const weight = t.job.weight + panel * w.panel_bytes;
-  for (std::uint32_t begin = 0; begin < n_steps; begin += steps_a_block) {
-    const std::uint32_t end = n_steps - begin < steps_a_block ? n_steps : begin + steps_a_block;
-    LinesAhead ahead{weight + begin * w.group_bytes + distance,
-                     weight + end * w.group_bytes + distance};
-    for (std::uint32_t block = 0; block < n_blocks; block += 2) {
-      block + 1 < n_blocks
-          ? dense_steps<true>(tiles, t, panel, block, begin, end, share, ahead, done)
-          : dense_steps<false>(tiles, t, panel, block, begin, end, share, ahead, done);
-      if (end < n_steps) continue;
-      const std::uint32_t complete = (block + 2) * kTileRows;
-      done.end = complete < n_rows ? complete : n_rows;
+class TallPanel {
+ public:
+  TallPanel(Tiles& tiles, const TileJob& t, std::uint32_t panel)
+      : tiles_(tiles),
+        t_(t),
+        w_(t.job.layout),
+        weight_(t.job.weight + panel * w_.panel_bytes),
+        done_{.t = t, .panel = panel, .next = 0, .end = 0} {}
+
+  void multiply() {
+    const std::uint32_t n_blocks = t_.n_row_blocks();
+    for (std::uint32_t begin = 0; begin < w_.n_groups; begin += kDenseBlockSteps) {
+      const std::uint32_t left = w_.n_groups - begin,
+                          n = left < kDenseBlockSteps ? left : kDenseBlockSteps;
+      const std::size_t bytes = kDenseBlockSteps * w_.group_bytes;  // the next stretch: into L2
+      const std::uint8_t* const next = weight_ + begin * w_.group_bytes + bytes;
+      ahead_ = {next, next + bytes};
+      const auto lines = static_cast<std::uint32_t>(w_.group_bytes / 64);
+      lines_a_step_ = (lines + n_blocks - 1) / n_blocks;
+      for (std::uint32_t block = 0; block < n_blocks; ++block, turn_ = !turn_)
+        turn_ ? steps<kSum10>(block, begin, n) : steps<kSum00>(block, begin, n);
     }
+    turn_ ? leave<kSum00>() : leave<kSum10>();
+    done_.put(t_.row_end - t_.row_begin);
   }
-}
+
+ private:
+  template <int kSums>
+  inline __attribute__((always_inline)) void steps(std::uint32_t block,
+                                                   std::uint32_t begin,
+                                                   std::uint32_t n) {
+    constexpr int kOthers = kSums == kSum00 ? kSum10 : kSum00;
+    constexpr std::size_t kTile = std::size_t{kStep} * kTileRows;
+    float* const sums = t_.sums(block);
+    const std::uint16_t* x =
+        t_.job.x_tiles + ((t_.row_begin / kTileRows + block) * w_.n_groups + begin) * kTile;
+    const std::uint8_t* codes = weight_ + begin * w_.group_bytes;
+    if (begin == 0) {
+      tiles_.template clear<kSums>();
+      tiles_.template clear<kSums + 1>();
+    } else {
+      tiles_.template load<kSums>(sums, kTileStride);
+      tiles_.template load<kSums + 1>(sums + kTileFloats, kTileStride);
+    }
+    for (std::uint32_t s = 0; s < n; ++s, codes += w_.group_bytes, x += kTile) {
+      ahead_.ask_beyond_l1(lines_a_step_);
+      tiles_.template load<kOutputs0>(codes, kPanel * 4);
+      tiles_.template load_once<kRows0>(x, kTileStride);
+      tiles_.template multiply_bf16<kSums, kRows0, kOutputs0>();
+      tiles_.template load<kOutputs1>(codes + 64, kPanel * 4);
+      tiles_.template multiply_bf16<kSums + 1, kRows0, kOutputs1>();
+      if (s == 1) leave_first<kOthers>();
+      if (s == 3) leave<kOthers>();
+      done_.put(2);
+    }
+    leave<kOthers>();
+    left_ = sums;
+    rows_left_ = begin + n == w_.n_groups ? (block + 1) * kTileRows : 0;
+  }
+
+  // What the tiles of the block before still hold.
+  template <int kSums>
+  inline __attribute__((always_inline)) void leave_first() {
+    if (!left_ || first_has_left_) return;
+    tiles_.template store<kSums>(left_, kTileStride);
+    first_has_left_ = true;
+  }
+  template <int kSums>
+  inline __attribute__((always_inline)) void leave() {
+    if (!left_) return;
+    leave_first<kSums>();
+    tiles_.template store<kSums + 1>(left_ + kTileFloats, kTileStride);
+    left_ = nullptr;
+    first_has_left_ = false;
+    const std::uint32_t n_rows = t_.row_end - t_.row_begin;
+    done_.end = rows_left_ < n_rows ? rows_left_ : n_rows;
+  }
+
+  Tiles& tiles_;
+  const TileJob& t_;
+  const PackedLayout& w_;
+  const std::uint8_t* weight_;
+  RowsDone done_;
+  LinesAhead ahead_{};
+  std::uint32_t lines_a_step_ = 0;
+  float* left_ = nullptr;        // where sums still in tiles belong
+  std::uint32_t rows_left_ = 0;  // complete with them; 0: none
+  bool first_has_left_ = false, turn_ = false;
+};
 
 template <class Tiles>
 inline void dense_panels(Tiles& tiles, const TileJob& t) {
+  const std::uint32_t n_blocks = t.n_row_blocks();
   for (std::uint32_t panel = t.panel_begin; panel < t.panel_end; ++panel) {
-    RowsDone done{.t = t, .panel = panel, .next = 0, .end = 0};
-    dense_panel(tiles, t, panel, done);
-    done.put(t.row_end - t.row_begin);
+    if (n_blocks > 2) {
+      TallPanel<Tiles>(tiles, t, panel).multiply();
+    } else {
+      n_blocks == 2 ? few_rows<true>(tiles, t, panel) : few_rows<false>(tiles, t, panel);
+    }
   }
 }
 
@@ -127,8 +179,8 @@ inline TileConfig quantized_shapes(std::uint32_t rows, std::uint32_t step) {
   TileConfig config;
   for (int products = kProducts0; products <= kProducts1; ++products)
     config.set(products, rows, 64);
-  for (int x = kSliceRows0; x <= kSliceRows1; ++x) config.set(x, rows, 2 * step);
-  for (int codes = kCodes0; codes <= kCodes3; ++codes) config.set(codes, step / 2, 64);
+  for (int x = kHeld0; x <= kHeld3; ++x) config.set(x, rows, 2 * step);
+  for (int codes = kCodes0; codes <= kCodes1; ++codes) config.set(codes, step / 2, 64);
   return config;
 }
 

@@ -1,7 +1,8 @@
-// Products of quantized weights on tiles. A panel's codes become bf16 (exact) a block of K at a
-// time, while the block before is multiplied; a slice, 16 rows by half a panel over a block, keeps
-// its sums in registers. A group's products leave their tile for memory, and lanes put its scale on
-// them some steps later, so that tiles, lanes and memory seldom wait for each other.
+// Products of quantized weights on tiles. Codes of two panels become bf16 (exact) a block of K at a
+// time. 16 rows' tiles of such a block stay in registers while its codes go by, half a panel after
+// the other, whose sums are in registers meanwhile. A group's products leave their tile for memory
+// once the next group's are on their way, and lanes put the scale on them one group later still:
+// a store that waits for its tile keeps everything behind it from starting.
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -26,11 +27,12 @@ inline __m512i nibble_table() {
 
 // Eight elements of K for both halves of a panel; `to` is the first half's.
 inline __attribute__((always_inline)) void unpack_nibbles(const std::uint8_t* codes,
+                                                          std::size_t ahead,
                                                           __m512i table,
                                                           std::uint16_t* to) {
 #pragma GCC unroll 2
   for (std::uint32_t half = 0; half < 2; ++half) {
-    prefetch(codes + kCodesAheadBytes + 64 * half);
+    prefetch(codes + ahead + 64 * half);
     const __m512i v = _mm512_loadu_si512(codes + 64 * half);
     std::uint16_t* const out = to + half * kHalfCodes;
     _mm512_storeu_si512(out, nibble_pair<0>(v, table));
@@ -42,13 +44,14 @@ inline __attribute__((always_inline)) void unpack_nibbles(const std::uint8_t* co
 
 template <bool kSigned>
 inline __attribute__((always_inline)) void unpack_bytes(const std::uint8_t* codes,
+                                                        std::size_t ahead,
                                                         std::uint16_t* to) {
   const auto widen = [](const std::uint8_t* p) {  // integers of 8 bits: exact in the upper half
     return bits(kSigned ? load_bytes_signed(p) : load_bytes_unsigned(p));
   };
 #pragma GCC unroll 4
   for (std::uint32_t k = 0; k < 8; k += 2, codes += 2 * kPanel, to += 32) {
-    prefetch(codes + kCodesAheadBytes);
+    prefetch(codes + ahead);
 #pragma GCC unroll 2
     for (std::uint32_t half = 0; half < 2; ++half) {
       const U32x16 even = widen(codes + 16 * half), odd = widen(codes + kPanel + 16 * half);
@@ -63,33 +66,36 @@ struct Cut {
   static constexpr int kGroupSteps = kGroupStepsGiven, kStepK = kStepKGiven;
   static constexpr CodeKind kKind = kKindGiven;
   static constexpr int kSteps = static_cast<int>(kBlockSteps), kGroups = kSteps / kGroupSteps;
-  static constexpr int kEights = kStepK / 8;               // pieces that a step is unpacked by
-  static constexpr int kDelay = kGroupSteps == 1 ? 2 : 1;  // groups between product and scale
+  static constexpr int kEights = kStepK / 8;  // pieces that a step is unpacked by
   static constexpr std::size_t kTile = std::size_t{kStepK} * kTileRows;  // bf16 values
   static constexpr std::size_t kEightBytes = 8 * kPanel / (kKind == CodeKind::nibble ? 2 : 1);
 };
 
-// A block on its way from codes to bf16: step `step` is next.
-struct Unpacking {
-  const std::uint8_t* groups;  // the block's first
-  std::uint16_t* codes;
-  float* scales;
-  std::uint32_t step, n_steps;
+// Some steps of one panel, or of two side by side.
+struct CodeBlock {
+  const std::uint8_t* groups;  // the first panel's first
+  std::uint16_t* codes;        // [half][step][pair][output][2]
+  float* scales;               // [panel][scales, then biases][group][output]
+  std::uint32_t n_steps, n_panels;
+  std::size_t ahead;  // from codes to those that are asked for, bytes
+
+  bool is_whole() const { return n_steps == kBlockSteps; }
 };
 
 template <class C>
 inline __attribute__((always_inline)) void unpack_eight(const PackedLayout& w,
                                                         const std::uint8_t* from,
+                                                        std::size_t ahead,
                                                         __m512i table,
                                                         std::uint16_t* to) {
   if constexpr (C::kKind == CodeKind::nibble) {
-    unpack_nibbles(from, table, to);
+    unpack_nibbles(from, ahead, table, to);
   } else {
-    w.is_signed ? unpack_bytes<true>(from, to) : unpack_bytes<false>(from, to);
+    w.is_signed ? unpack_bytes<true>(from, ahead, to) : unpack_bytes<false>(from, ahead, to);
   }
 }
 
-// Where the codes of the block's step `step` are.
+// Where the codes of a panel's step `step` are.
 template <class C>
 inline __attribute__((always_inline)) const std::uint8_t* codes_of_step(const PackedLayout& w,
                                                                         const std::uint8_t* groups,
@@ -117,217 +123,165 @@ inline __m512i table_of(const PackedLayout& w) {
   return w.is_signed ? nibble_table<true>() : nibble_table<false>();
 }
 
-// What is left of it.
 template <class C>
-inline __attribute__((noinline)) void unpack_rest(const PackedLayout& w, Unpacking& block) {
+__attribute__((noinline)) void unpack_block(const PackedLayout& w, const CodeBlock& block) {
   const __m512i table = table_of(w);
-  for (; block.step < block.n_steps; ++block.step) {
-    const std::uint8_t* const from = codes_of_step<C>(w, block.groups, block.step);
-    for (std::uint32_t i = 0; i < C::kEights; ++i)
-      unpack_eight<C>(w, from + i * C::kEightBytes, table,
-                      block.codes + block.step * C::kTile + i * 128);
+  for (std::uint32_t panel = 0; panel < block.n_panels; ++panel) {
+    const std::uint8_t* const groups = block.groups + panel * w.panel_bytes;
+    std::uint16_t* const to = block.codes + panel * std::size_t{2} * kHalfCodes;
+    for (std::uint32_t step = 0; step < block.n_steps; ++step) {
+      const std::uint8_t* const from = codes_of_step<C>(w, groups, step);
+      for (std::uint32_t i = 0; i < C::kEights; ++i)
+        unpack_eight<C>(w, from + i * C::kEightBytes, block.ahead, table,
+                        to + step * C::kTile + i * 128);
+    }
   }
 }
 
-// ---- slices ----
+// ---- rows by a block ----
 
-enum QuantizedTile {
-  kProducts0,
-  kProducts1,
-  kSliceRows0,
-  kSliceRows1,
-  kCodes0,
-  kCodes1,
-  kCodes2,
-  kCodes3
-};
+enum QuantizedTile { kHeld0, kHeld1, kHeld2, kHeld3, kCodes0, kCodes1, kProducts0, kProducts1 };
 
-// 16 rows by half a panel over a block.
-struct Slice {
+// 16 rows over a block.
+struct RowsOfBlock {
   const std::uint16_t *x, *codes;
-  const float* scales;  // [group][kPanel], of the half; biases kBlockSteps * kPanel further on
-  float* sums;
+  const float* scales;          // CodeBlock's
+  float* sums;                  // [half][row][output]
   const float* group_sums;      // of the first row and group, or null: no biases
-  const std::uint16_t* next_x;  // asked for, half of a slice's
-  std::uint32_t n_steps;
-  bool is_first;     // of the panel's blocks
-  bool takes_codes;  // into their tiles, where the slice before left others
+  const std::uint16_t* next_x;  // what comes next, asked for
+  std::size_t n_groups;         // of a row's
+  __mmask16 before;             // lanes of the sums that go on: none in the panel's first block
 };
 
-// Where a group's products lie: as far from a page's begin as its last tile of rows. Processors
-// compare addresses within 4 KB first, and take a load for one that awaits a store to another page;
-// so the store it may have to wait for is an old one.
-template <class C>
-constexpr std::size_t place_of(int g) {
-  return static_cast<std::size_t>((g + 1) * C::kGroupSteps - 1) * kTileFloats;
+constexpr int kPlacesOfProducts = 2;
+
+// Products of the J-th group that comes by, of kGroups for each half.
+template <class C, int J, class Tiles>
+inline __attribute__((always_inline)) void store_products(Tiles& tiles, float* products) {
+  tiles.template store<kProducts0 + J % 2>(
+      products + J % kPlacesOfProducts * static_cast<int>(kTileFloats), kTileStride);
 }
 
-template <class C, int G, int R>
-inline __attribute__((always_inline)) void scale_group(const Slice& slice,
-                                                       std::size_t n_groups,
-                                                       const float* products,
-                                                       F32x16 (&sums)[R]) {
-  const F32x16 scale = load(slice.scales + G * static_cast<int>(kPanel));
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-    sums[r] = fma(scale, load(products + place_of<C>(G) + 16 * r), sums[r]);
-  if (!slice.group_sums) return;
-  const F32x16 bias =
-      load(slice.scales + (static_cast<int>(kBlockSteps) + G) * static_cast<int>(kPanel));
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-    sums[r] =
-        fma(bias, set1(slice.group_sums[static_cast<std::size_t>(r) * n_groups + G]), sums[r]);
+// A quarter of the rows of the J-th group's products, if it is one of kN. (GCC 12: a loop in the
+// place of unrolled, or a lambda around this, and sums are no longer registers.)
+template <class C, int J, int kN, int kQuarter, int R>
+inline __attribute__((always_inline)) void scale_rows(const RowsOfBlock& rows,
+                                                      const float* products,
+                                                      F32x16 (&sums)[R]) {
+  if constexpr (J < 0 || J >= kN) return;
+  constexpr int kHalf = J / C::kGroups, kGroup = J % C::kGroups, kFirst = R / 4 * kQuarter;
+  constexpr std::size_t kBiases = kBlockSteps * kPanel;
+  const float* const scales =
+      rows.scales + kHalf / 2 * 2 * kBiases + kGroup * kPanel + kHalf % 2 * 16;
+  float* const half_sums = rows.sums + kHalf * kTileFloats;
+  const float* const from = products + J % kPlacesOfProducts * static_cast<int>(kTileFloats);
+  const F32x16 scale = load(scales);
+  unrolled<kFirst, kFirst + R / 4>([&]<int r>() __attribute__((always_inline)) {
+    const F32x16 sum =
+        kGroup == 0 ? _mm512_maskz_loadu_ps(rows.before, half_sums + 16 * r) : sums[r];
+    sums[r] = fma(scale, load(from + 16 * r), sum);
+  });
+  if (rows.group_sums) {
+    const F32x16 bias = load(scales + kBiases);
+    unrolled<kFirst, kFirst + R / 4>([&]<int r>() __attribute__((always_inline)) {
+      sums[r] = fma(bias, set1(rows.group_sums[r * rows.n_groups + kGroup]), sums[r]);
+    });
+  }
+  if constexpr (kGroup == C::kGroups - 1)
+    unrolled<kFirst, kFirst + R / 4>([&]<int r>() __attribute__((always_inline)) {
+      store(half_sums + 16 * r, sums[r]);
+    });
 }
 
-template <class C, int S, class Tiles>
-inline __attribute__((always_inline)) void multiply_step(Tiles& tiles,
-                                                         const Slice& slice,
-                                                         float* products) {
-  constexpr int kGroup = S / C::kGroupSteps, kProducts = kProducts0 + kGroup % 2;
-  constexpr int kRows = kSliceRows0 + S % 2, kCodes = kCodes0 + S;
-  tiles.template load<kRows>(slice.x + S * C::kTile, C::kStepK * 2);
-  if (slice.takes_codes) tiles.template load<kCodes>(slice.codes + S * C::kTile, kTileStride);
-  if constexpr (S % C::kGroupSteps == 0) tiles.template clear<kProducts>();
-  tiles.template multiply_bf16<kProducts, kRows, kCodes>();
-  if constexpr (S % C::kGroupSteps == C::kGroupSteps - 1)
-    tiles.template store<kProducts>(products + place_of<C>(kGroup), kTileStride);
-}
-
-// A whole slice of R rows; meanwhile Q pieces a step of the next block are unpacked.
-template <class C, int R, int Q, class Tiles>
-__attribute__((noinline)) void multiply_slice(
-    Tiles& tiles, const PackedLayout& w, const Slice& from, Unpacking& unpacking, float* products) {
-  const Slice slice = from;
-  const Unpacking block = unpacking;
-  const std::size_t n_groups = w.n_groups;
+// R rows by kHalves halves of panels. Meanwhile, if kUnpacks, the block that comes next is
+// unpacked.
+template <class C, int R, int kHalves, bool kUnpacks, class Tiles>
+__attribute__((noinline)) void multiply_rows(Tiles& tiles,
+                                             const PackedLayout& w,
+                                             const RowsOfBlock& given,
+                                             const CodeBlock& next_given,
+                                             float* products) {
+  constexpr int kN = kHalves * C::kGroups, kLast = C::kGroupSteps - 1;
+  const RowsOfBlock rows = given;
+  const CodeBlock next = next_given;
   const __m512i table = table_of(w);
   F32x16 sums[R];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) sums[r] = slice.is_first ? zero() : load(slice.sums + 16 * r);
-  const std::uint8_t* codes = nullptr;
-  const auto step = [&]<int S>() __attribute__((always_inline)) {
-    multiply_step<C, S>(tiles, slice, products);
-#pragma GCC unroll 4
-    for (int piece = 0; piece < Q; ++piece) {
-      const int at = S * Q + piece, in_step = at % C::kEights;
-      const std::uint32_t next = block.step + static_cast<std::uint32_t>(at / C::kEights);
-      if (next >= block.n_steps) continue;
-      if (in_step == 0) codes = codes_of_step<C>(w, block.groups, next);
-      unpack_eight<C>(w, codes + in_step * static_cast<int>(C::kEightBytes), table,
-                      block.codes + next * C::kTile + in_step * 128);
-    }
-#pragma GCC unroll 8
-    for (int line = 0; line < C::kStepK / 4; ++line)
-      prefetch(slice.next_x + (S * C::kStepK / 4 + line) * 32);
-    constexpr int kDone = (S + 1) / C::kGroupSteps - 1 - C::kDelay;  // the group whose turn it is
-    if constexpr (kDone >= 0 && (S + 1) % C::kGroupSteps == 0)
-      scale_group<C, kDone, R>(slice, n_groups, products, sums);
+  const auto unpack = [&]<int kFrom>() __attribute__((always_inline)) {  // some of one panel
+    constexpr int kOf = C::kEights / 2, kStep = kFrom * kOf / C::kEights;
+    static_assert(!kUnpacks || kHalves == 2);
+    const std::uint8_t* const from = codes_of_step<C>(w, next.groups, kStep);
+#pragma GCC unroll 2
+    for (int i = kFrom * kOf % C::kEights; i < kFrom * kOf % C::kEights + kOf; ++i)
+      unpack_eight<C>(w, from + i * static_cast<int>(C::kEightBytes), next.ahead, table,
+                      next.codes + kStep * static_cast<int>(C::kTile) + i * 128);
   };
-  unrolled<0, C::kSteps>(step);
-  unrolled<C::kGroups - C::kDelay, C::kGroups>([&]<int G>() __attribute__((always_inline)) {
-    scale_group<C, G, R>(slice, n_groups, products, sums);
-  });
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) store(slice.sums + 16 * r, sums[r]);
-  unpacking.step += static_cast<std::uint32_t>(C::kSteps * Q / C::kEights);
-  if (unpacking.step > unpacking.n_steps) unpacking.step = unpacking.n_steps;
-}
-
-// Two blocks' steps of one slice, all of them unpacked: codes wait in L1, so that each step's tile
-// is loaded for each product, and the sums' way to memory and back is shared by twice as many.
-struct LongSlice {
-  const std::uint16_t *x, *codes[2];
-  const float* scales[2];  // as Slice's
-  float* sums;
-  const float* group_sums;
-  bool is_first;
-};
-
-// Of group g: as place_of, and another one than those of the groups that are not scaled yet.
-template <class C>
-constexpr std::size_t long_place_of(int g) {
-  return place_of<C>(C::kGroupSteps == 4 ? 0 : g % C::kGroups) -
-         (C::kGroupSteps == 4 && g % 2 == 1 ? 2 * kTileFloats : 0);
-}
-
-template <class C, int G, int R>
-inline __attribute__((always_inline)) void scale_long_group(const LongSlice& slice,
-                                                            std::size_t n_groups,
-                                                            const float* products,
-                                                            F32x16 (&sums)[R]) {
-  constexpr int kBlock = G / C::kGroups, kInBlock = G % C::kGroups;
-  const float* const scales = slice.scales[kBlock] + kInBlock * static_cast<int>(kPanel);
-  const F32x16 scale = load(scales);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-    sums[r] = fma(scale, load(products + long_place_of<C>(G) + 16 * r), sums[r]);
-  if (!slice.group_sums) return;
-  const F32x16 bias = load(scales + kBlockSteps * kPanel);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-    sums[r] =
-        fma(bias, set1(slice.group_sums[static_cast<std::size_t>(r) * n_groups + G]), sums[r]);
-}
-
-template <class C, int S, class Tiles>
-inline __attribute__((always_inline)) void multiply_long_step(Tiles& tiles,
-                                                              const LongSlice& slice,
-                                                              float* products) {
-  constexpr int kGroup = S / C::kGroupSteps, kProducts = kProducts0 + kGroup % 2;
-  constexpr int kRows = kSliceRows0 + S % 2, kCodes = kCodes0 + S % 4;
-  tiles.template load<kRows>(slice.x + S * C::kTile, C::kStepK * 2);
-  tiles.template load<kCodes>(slice.codes[S / C::kSteps] + S % C::kSteps * C::kTile, kTileStride);
-  if constexpr (S % C::kGroupSteps == 0) tiles.template clear<kProducts>();
-  tiles.template multiply_bf16<kProducts, kRows, kCodes>();
-  if constexpr (S % C::kGroupSteps == C::kGroupSteps - 1)
-    tiles.template store<kProducts>(products + long_place_of<C>(kGroup), kTileStride);
-}
-
-template <class C, class Tiles>
-__attribute__((noinline)) void multiply_long_slice(Tiles& tiles,
-                                                   std::size_t n_groups,
-                                                   const LongSlice& from,
-                                                   float* products) {
-  constexpr int kRows = static_cast<int>(kTileRows), kGroups = 2 * C::kGroups;
-  constexpr int kDelay = C::kGroupSteps == 1 ? 3 : 1;
-  const LongSlice slice = from;
-  F32x16 sums[kRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) sums[r] = slice.is_first ? zero() : load(slice.sums + 16 * r);
-  const auto step = [&]<int S>() __attribute__((always_inline)) {
-    multiply_long_step<C, S>(tiles, slice, products);
-    constexpr int kDone = (S + 1) / C::kGroupSteps - 1 - kDelay;  // the group whose turn it is
-    if constexpr (kDone >= 0 && (S + 1) % C::kGroupSteps == 0)
-      scale_long_group<C, kDone, kRows>(slice, n_groups, products, sums);
-  };
-  unrolled<0, 2 * C::kSteps>(step);
-  unrolled<kGroups - kDelay, kGroups>([&]<int G>() __attribute__((always_inline)) {
-    scale_long_group<C, G, kRows>(slice, n_groups, products, sums);
-  });
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) store(slice.sums + 16 * r, sums[r]);
-}
-
-// One that the panel's end cuts short.
-template <class C, class Tiles>
-__attribute__((noinline)) void multiply_short_slice(Tiles& tiles,
-                                                    const PackedLayout& w,
-                                                    const Slice& slice,
-                                                    float* products) {
-  constexpr int kRows = static_cast<int>(kTileRows);
-  F32x16 sums[kRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) sums[r] = slice.is_first ? zero() : load(slice.sums + 16 * r);
   unrolled<0, C::kSteps>([&]<int S>() __attribute__((always_inline)) {
-    if (S < slice.n_steps) {
-      multiply_step<C, S>(tiles, slice, products);
-      if constexpr ((S + 1) % C::kGroupSteps == 0)
-        scale_group<C, S / C::kGroupSteps, kRows>(slice, w.n_groups, products, sums);
+    tiles.template load<kHeld0 + S>(rows.x + S * C::kTile, C::kStepK * 2);
+  });
+  unrolled<0, kN + 2>([&]<int J>() __attribute__((always_inline)) {
+    if constexpr (J < kN) {
+      unrolled<0, C::kGroupSteps>([&]<int K>() __attribute__((always_inline)) {
+        constexpr int kStep = J % C::kGroups * C::kGroupSteps + K,
+                      kNth = J / C::kGroups * C::kSteps + kStep, kCodes = kCodes0 + kNth % 2;
+        tiles.template load<kCodes>(
+            rows.codes + J / C::kGroups * static_cast<int>(kHalfCodes) + kStep * C::kTile,
+            kTileStride);
+        if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 0, R>(rows, products, sums);
+        if constexpr (K == 0) tiles.template clear<kProducts0 + J % 2>();
+        tiles.template multiply_bf16<kProducts0 + J % 2, kHeld0 + kStep, kCodes>();
+        constexpr int kLines = C::kStepK * 2 / kHalves, kOfLine = 32;  // of x; values
+#pragma GCC unroll 32
+        for (int line = kNth * kLines / 4; line < (kNth + 1) * kLines / 4; ++line)
+          prefetch(rows.next_x + line * kOfLine);
+        if constexpr (kUnpacks) unpack.template operator()<kNth>();
+        if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 1, R>(rows, products, sums);
+        if constexpr (J > 0 && K == (kLast > 0 ? 1 : 0)) store_products<C, J - 1>(tiles, products);
+        if constexpr (kLast == 3) {
+          scale_rows<C, J - 2, kN, K, R>(rows, products, sums);
+        } else {
+          constexpr int kFrom = kLast == 0 ? 2 : 2 * K;
+          scale_rows<C, J - 2, kN, kFrom, R>(rows, products, sums);
+          scale_rows<C, J - 2, kN, kFrom + 1, R>(rows, products, sums);
+        }
+      });
+    } else {
+      if constexpr (J == kN) store_products<C, J - 1>(tiles, products);
+      unrolled<0, 4>([&]<int Q>() __attribute__((always_inline)) {
+        scale_rows<C, J - 2, kN, Q, R>(rows, products, sums);
+      });
     }
   });
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) store(slice.sums + 16 * r, sums[r]);
+}
+
+// A half over a block that the panel's end cuts short.
+template <class C, class Tiles>
+__attribute__((noinline)) void multiply_short_half(Tiles& tiles,
+                                                   const RowsOfBlock& rows,
+                                                   std::uint32_t half,
+                                                   std::uint32_t n_steps,
+                                                   float* products) {
+  constexpr std::size_t kBiases = kBlockSteps * kPanel;
+  const std::uint16_t* const codes = rows.codes + half * kHalfCodes;
+  const float* scales = rows.scales + half / 2 * 2 * kBiases + half % 2 * 16;
+  float* const sums = rows.sums + half * kTileFloats;
+  for (std::size_t r = 0; r < kTileRows; ++r)
+    store(sums + 16 * r, _mm512_maskz_loadu_ps(rows.before, sums + 16 * r));
+  for (std::uint32_t step = 0; step < n_steps; scales += kPanel) {
+    const std::uint32_t group = step / C::kGroupSteps;
+    tiles.template clear<kProducts0>();
+    for (int i = 0; i < C::kGroupSteps; ++i, ++step) {
+      tiles.template load<kHeld0>(rows.x + step * C::kTile, C::kStepK * 2);
+      tiles.template load<kCodes0>(codes + step * C::kTile, kTileStride);
+      tiles.template multiply_bf16<kProducts0, kHeld0, kCodes0>();
+    }
+    tiles.template store<kProducts0>(products, kTileStride);
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      F32x16 sum = fma(load(scales), load(products + 16 * r), load(sums + 16 * r));
+      if (rows.group_sums)
+        sum = fma(load(scales + kBiases), set1(rows.group_sums[r * rows.n_groups + group]), sum);
+      store(sums + 16 * r, sum);
+    }
+  }
 }
 
 // ---- panels ----
@@ -339,141 +293,103 @@ class QuantizedPanels {
       : tiles_(tiles),
         t_(t),
         w_(t.job.layout),
-        n_row_blocks_(t.n_row_blocks()),
         n_steps_(w_.n_groups * C::kGroupSteps),
-        a_panel_((n_steps_ + kBlockSteps - 1) / kBlockSteps) {}
+        a_panel_((n_steps_ + kBlockSteps - 1) / kBlockSteps),
+        together_(t.n_row_blocks() == 1 ? 1 : kPanelsTogether) {}
 
+  // A lone block of rows is multiplied while the codes that come next are unpacked, of one panel,
+  // so that all fits in L1; more are after it.
   void multiply() {
-    if (n_row_blocks_ >= kTallBlocks) return multiply_tall();
-    const std::uint32_t n = (t_.panel_end - t_.panel_begin) * a_panel_;
-    Unpacking ahead = block(0);
-    unpack_rest<C>(w_, ahead);
+    const std::uint32_t n = (t_.panel_end - t_.panel_begin + together_ - 1) / together_ * a_panel_;
+    CodeBlock now = block(0);
+    unpack_block<C>(w_, now);
     for (std::uint32_t i = 0; i < n; ++i) {
-      if (i + 1 < n) ahead = block(i + 1);
-      multiply_block(i, ahead);
-      unpack_rest<C>(w_, ahead);
+      const CodeBlock next = i + 1 < n ? block(i + 1) : CodeBlock{};
+      const bool unpacks = is_lone() && now.is_whole() && next.is_whole();
+      for (std::uint32_t row_block = 0; row_block < t_.n_row_blocks(); ++row_block) {
+        unpacks ? multiply_and_unpack(rows(i, now, row_block), next)
+                : multiply_block(rows(i, now, row_block), now);
+        if ((i + 1) % a_panel_ == 0) put_rows(row_block, panel_of(i), now.n_panels);
+      }
+      if (i + 1 < n && !unpacks) unpack_block<C>(w_, next);
+      now = next;
     }
   }
 
  private:
-  static constexpr std::size_t kXBlock = kBlockSteps * C::kTile;
-
-  // Many rows: two blocks are unpacked, then multiplied with all of them.
-  void multiply_tall() {
-    const std::uint32_t n_whole = n_steps_ / kBlockSteps;
-    for (std::uint32_t panel = t_.panel_begin; panel < t_.panel_end; ++panel) {
-      const std::uint32_t first = (panel - t_.panel_begin) * a_panel_;
-      for (std::uint32_t b = 0; b < a_panel_;) {
-        const std::uint32_t n = b + 2 <= n_whole ? 2 : 1;
-        for (std::uint32_t i = 0; i < n; ++i) {
-          Unpacking unpacking = block(first + b + i);
-          unpack_rest<C>(w_, unpacking);
-        }
-        for (std::uint32_t row_block = 0; row_block < n_row_blocks_; ++row_block) {
-          n == 2 ? multiply_long(first + b, row_block) : multiply_lone(first + b, row_block);
-          if (b + n == a_panel_) put_rows(row_block, panel);
-        }
-        b += n;
-      }
-    }
+  std::uint32_t panel_of(std::uint32_t i) const {
+    return t_.panel_begin + i / a_panel_ * together_;
   }
-  void multiply_long(std::uint32_t i, std::uint32_t row_block) {
-    for (std::uint32_t half = 0; half < 2; ++half) {
-      const Slice one = slice(i, row_block, half, true), two = slice(i + 1, row_block, half, true);
-      multiply_long_slice<C>(tiles_, w_.n_groups,
-                             {.x = one.x,
-                              .codes = {one.codes, two.codes},
-                              .scales = {one.scales, two.scales},
-                              .sums = one.sums,
-                              .group_sums = one.group_sums,
-                              .is_first = one.is_first},
-                             t_.scratch.products);
-    }
-  }
-  void multiply_lone(std::uint32_t i, std::uint32_t row_block) {
-    Unpacking none{nullptr, nullptr, nullptr, 0, 0};
-    for (std::uint32_t half = 0; half < 2; ++half)
-      multiply_half(slice(i, row_block, half, true), none);
+  bool is_lone() const { return t_.n_row_blocks() == 1; }
+  float* sums(std::uint32_t row_block) const {
+    return t_.scratch.sums + row_block * std::size_t{2 * kPanelsTogether} * kTileFloats;
   }
 
-  // The block's place in memory, its scales already unpacked.
-  Unpacking block(std::uint32_t i) {
-    const std::uint32_t in_panel = i % a_panel_, left = n_steps_ - in_panel * kBlockSteps;
-    const std::uint8_t* const groups = t_.job.weight +
-                                       (t_.panel_begin + i / a_panel_) * w_.panel_bytes +
-                                       in_panel * std::size_t{C::kGroups} * w_.group_bytes;
-    const Unpacking out{groups, t_.scratch.codes[i % 2], t_.scratch.scales[i % 2], 0,
-                        left < kBlockSteps ? left : kBlockSteps};
-    unpack_scales(w_, groups, out.n_steps / C::kGroupSteps, out.scales);
+  // The i-th block's places, its scales already unpacked.
+  CodeBlock block(std::uint32_t i) const {
+    const std::uint32_t in_panel = i % a_panel_, left = n_steps_ - in_panel * kBlockSteps,
+                        panels_left = t_.panel_end - panel_of(i);
+    const std::size_t at = in_panel * std::size_t{C::kGroups} * w_.group_bytes;
+    const bool ends = at + kCodesAheadBytes >= w_.panel_bytes;
+    const CodeBlock out{.groups = t_.job.weight + panel_of(i) * w_.panel_bytes + at,
+                        .codes = t_.scratch.codes[i % 2],
+                        .scales = t_.scratch.scales[i % 2],
+                        .n_steps = left < kBlockSteps ? left : kBlockSteps,
+                        .n_panels = panels_left < together_ ? panels_left : together_,
+                        .ahead = kCodesAheadBytes + (ends ? (together_ - 1) * w_.panel_bytes : 0)};
+    for (std::uint32_t panel = 0; panel < out.n_panels; ++panel)
+      unpack_scales(w_, out.groups + panel * w_.panel_bytes, out.n_steps / C::kGroupSteps,
+                    out.scales + panel * std::size_t{2} * kBlockSteps * kPanel);
     return out;
   }
 
-  // Codes stay in their tiles, and rows in L1, for a run of row blocks.
-  void multiply_block(std::uint32_t i, Unpacking& ahead) {
-    const std::uint32_t in_panel = i % a_panel_, panel = t_.panel_begin + i / a_panel_;
-    for (std::uint32_t begin = 0; begin < n_row_blocks_; begin += kRunBlocks) {
-      const std::uint32_t left = n_row_blocks_ - begin,
-                          end = left < kRunBlocks ? n_row_blocks_ : begin + kRunBlocks;
-      for (std::uint32_t half = 0; half < 2; ++half) {
-        for (std::uint32_t row_block = begin; row_block < end; ++row_block)
-          multiply_half(slice(i, row_block, half, row_block == begin), ahead);
-      }
-      for (std::uint32_t row_block = begin; row_block < end && in_panel + 1 == a_panel_;
-           ++row_block)
-        put_rows(row_block, panel);
-    }
-  }
-
-  Slice slice(std::uint32_t i, std::uint32_t row_block, std::uint32_t half, bool takes_codes) {
+  RowsOfBlock rows(std::uint32_t i, const CodeBlock& block, std::uint32_t row_block) const {
     const LinearJob& job = t_.job;
-    const std::uint32_t in_panel = i % a_panel_, left = n_steps_ - in_panel * kBlockSteps,
-                        row = t_.row_begin + row_block * kTileRows,
-                        next = row_block + kRunBlocks;  // which comes a run later, or a block
-    const std::size_t x_stride = n_steps_ * C::kTile;
+    const std::uint32_t in_panel = i % a_panel_, row = t_.row_begin + row_block * kTileRows;
+    const std::size_t x_stride = n_steps_ * C::kTile;  // of a row block
     const std::uint16_t* const x =
-        job.x_tiles + t_.row_begin / kTileRows * x_stride + in_panel * kXBlock;
-    const std::uint16_t* const next_x = next < n_row_blocks_
-                                            ? x + next * x_stride
-                                            : x + row_block % kRunBlocks * x_stride + kXBlock;
-    return {.x = x + row_block * x_stride,
-            .codes = t_.scratch.codes[i % 2] + half * kHalfCodes,
-            .scales = t_.scratch.scales[i % 2] + 16 * half,
-            .sums = t_.sums(row_block) + half * kTileFloats,
+        job.x_tiles + row / kTileRows * x_stride + in_panel * kBlockSteps * C::kTile;
+    return {.x = x,
+            .codes = block.codes,
+            .scales = block.scales,
+            .sums = sums(row_block),
             .group_sums = w_.has_bias ? job.group_sums + std::size_t{row} * w_.n_groups +
                                             in_panel * C::kGroups
                                       : nullptr,
-            .next_x = next_x + half * kXBlock / 2,
-            .n_steps = left < kBlockSteps ? left : kBlockSteps,
-            .is_first = in_panel == 0,
-            .takes_codes = takes_codes};
+            .next_x = x + (is_lone() ? kBlockSteps * C::kTile : x_stride),
+            .n_groups = w_.n_groups,
+            .before = static_cast<__mmask16>(in_panel == 0 ? 0 : 0xffff)};
   }
 
-  // One row block must unpack the next block while it multiplies, more can take their time.
-  void multiply_half(const Slice& slice, Unpacking& ahead) {
+  void multiply_and_unpack(const RowsOfBlock& rows, const CodeBlock& next) {
     float* const products = t_.scratch.products;
-    if (slice.n_steps < kBlockSteps) return multiply_short_slice<C>(tiles_, w_, slice, products);
-    if (ahead.step >= ahead.n_steps)
-      return multiply_slice<C, 16, 0>(tiles_, w_, slice, ahead, products);
-    if (n_row_blocks_ > 1) return multiply_slice<C, 16, 1>(tiles_, w_, slice, ahead, products);
-    t_.row_end - t_.row_begin <= 8 ? multiply_slice<C, 8, 2>(tiles_, w_, slice, ahead, products)
-                                   : multiply_slice<C, 16, 2>(tiles_, w_, slice, ahead, products);
+    t_.row_end - t_.row_begin <= 8
+        ? multiply_rows<C, 8, 2, true>(tiles_, w_, rows, next, products)
+        : multiply_rows<C, 16, 2, true>(tiles_, w_, rows, next, products);
+  }
+  void multiply_block(const RowsOfBlock& rows, const CodeBlock& block) {
+    float* const products = t_.scratch.products;
+    if (block.n_steps == kBlockSteps)
+      return block.n_panels == 1 ? multiply_rows<C, 16, 2, false>(tiles_, w_, rows, {}, products)
+                                 : multiply_rows<C, 16, 4, false>(tiles_, w_, rows, {}, products);
+    for (std::uint32_t half = 0; half < 2 * block.n_panels; ++half)
+      multiply_short_half<C>(tiles_, rows, half, block.n_steps, products);
   }
 
-  void put_rows(std::uint32_t row_block, std::uint32_t panel) {
+  void put_rows(std::uint32_t row_block, std::uint32_t panel, std::uint32_t n_panels) const {
     const std::uint32_t row = t_.row_begin + row_block * kTileRows, left = t_.row_end - row,
                         n = left < kTileRows ? left : kTileRows;
-    const float* const sums = t_.sums(row_block);
     for (std::uint32_t r = 0; r < n; ++r) {
-      put_outputs(t_.job, panel * kPanel, row + r, t_.stream, load(sums + 16 * r));
-      put_outputs(t_.job, panel * kPanel + 16, row + r, t_.stream,
-                  load(sums + kTileFloats + 16 * r));
+      for (std::uint32_t half = 0; half < 2 * n_panels; ++half)
+        put_outputs(t_.job, panel * kPanel + 16 * half, row + r, t_.stream,
+                    load(sums(row_block) + half * kTileFloats + 16 * r));
     }
   }
 
   Tiles& tiles_;
   const TileJob& t_;
   const PackedLayout& w_;
-  std::uint32_t n_row_blocks_, n_steps_, a_panel_;
+  std::uint32_t n_steps_, a_panel_, together_;
 };
 
 template <int kGroupSteps, int kStepK, class Tiles>

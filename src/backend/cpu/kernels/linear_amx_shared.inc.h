@@ -5,22 +5,20 @@ namespace {
 
 constexpr std::uint32_t kTileRows = 16;
 constexpr std::size_t kTileFloats = kTileRows * 16;
-constexpr std::size_t kTileStride = 64;  // of tiles that lie in memory as they are
-constexpr std::uint32_t kDenseBlockSteps = 8;
-constexpr std::uint32_t kBlockSteps = 4;  // of a panel of codes, unpacked together
+constexpr std::size_t kTileStride = 64;        // of tiles that lie in memory as they are
+constexpr std::uint32_t kDenseBlockSteps = 8;  // of a panel: they stay in L1
+constexpr std::uint32_t kBlockSteps = 4;       // of a panel of codes, unpacked together
 constexpr std::uint32_t kHalfCodes = kBlockSteps * kStep * 16;  // bf16 codes of half a block
-constexpr std::uint32_t kProductPlaces = 4;
-constexpr std::uint32_t kRunBlocks = 4;   // row blocks that share codes in tiles
-constexpr std::uint32_t kTallBlocks = 6;  // from which on unpacking is best done apart
+constexpr std::uint32_t kPanelsTogether = 2;  // of codes, multiplied with rows that stay in tiles
 constexpr std::size_t kStreamBytes = std::size_t{2} << 20;  // outputs that no cache should keep
 constexpr std::size_t kCodesAheadBytes = 4096;
 
-// Two blocks in turn: one is multiplied while the other is unpacked. The order matters (place_of).
+// Two blocks in turn: one is multiplied while the other is unpacked.
 struct AmxScratch {
-  std::uint16_t codes[2][2 * kHalfCodes];        // [half][step][pair][output][2]
-  float products[kProductPlaces * kTileFloats];  // [row][output]
-  float sums[kTileRowChunk * kPanel];            // [row block][half][row][output]
-  float scales[2][2 * kBlockSteps * kPanel];     // [group][output], then biases
+  std::uint16_t codes[2][kPanelsTogether * 2 * kHalfCodes];     // [half][step][pair][output][2]
+  float products[2 * kTileFloats];                              // [row][output]
+  float sums[kTileRowChunk * kPanelsTogether * kPanel];         // [row block][half][row][output]
+  float scales[2][kPanelsTogether * 2 * kBlockSteps * kPanel];  // CodeBlock's
 };
 static_assert(sizeof(AmxScratch) <= kLinearScratchFloats * sizeof(float));
 

@@ -31,7 +31,7 @@ struct LinesAhead {
   }
   // Into L2: L1 is full of what is used now.
   inline __attribute__((always_inline)) void ask_beyond_l1(std::uint32_t n) {
-    for (; n > 0 && at < end; --n, at += 64) __builtin_prefetch(at, 0, 2);
+    for (; n > 0 && at < end; --n, at += 64) prefetch_beyond_l1(at);
   }
 };
 

@@ -1,9 +1,17 @@
-// Roundings and transcendentals, a few ulp each, from the basic lane operations alone: equal bits
-// on every target. Polynomials: interpolation at Chebyshev points of the function named beside
-// them.
+// Rows by vectors; roundings and transcendentals, a few ulp each, from the basic lane operations
+// alone: equal bits on every target. Polynomials: interpolation at Chebyshev points of the function
+// named beside them.
 
 namespace kvasir::backend::cpu {
 namespace {
+
+// f(column, lanes) over n columns; the last stretch may be shorter than sixteen.
+template <class F>
+inline void for_columns(std::size_t n, F&& f) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) f(i, std::size_t{16});
+  if (i < n) f(i, n - i);
+}
 
 // bf16 bits in the low halves; nearest even, a NaN stays one.
 inline U32x16 bf16_bits(F32x16 v) { return shift_right<16>(round_bits_to_bf16(bits(v), v)); }

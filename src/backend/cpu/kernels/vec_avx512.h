@@ -257,6 +257,9 @@ inline float fma1(float a, float b, float c) {
 inline float sqrt1(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 // Forced inline: GCC drops calls of a function that does nothing but prefetch.
 inline __attribute__((always_inline)) void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+inline __attribute__((always_inline)) void prefetch_beyond_l1(const void* p) {  // into L2
+  __builtin_prefetch(p, 0, 2);
+}
 
 // Sixteen rows of sixteen lanes → columns.
 inline void transpose(const U32x16 (&r)[16], U32x16 (&out)[16]) {

@@ -271,6 +271,9 @@ inline float max_lanes(F32x16 v) {  // same halves; second operand where either 
 }
 
 inline __attribute__((always_inline)) void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+inline __attribute__((always_inline)) void prefetch_beyond_l1(const void* p) {  // into L2
+  __builtin_prefetch(p, 0, 2);
+}
 
 // Sixteen rows of sixteen lanes → columns.
 inline void transpose(const U32x16 (&r)[16], U32x16 (&out)[16]) {

@@ -58,9 +58,17 @@ struct FewBlocks {
 };
 FewBlocks few_blocks_of(const AttentionParams& params);
 void launch_attend_few(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
-// launch_query_key and the above of rows of one new token each, up to eight segments of them, but
-// for what is left in q and k; outputs go to p.copy too. n_splits: max_segments, a power of two.
-bool takes_fresh_heads(const AttentionParams& params, const QueryKeyParams& prepare);
+// The same of rows of affine codes, which launch_attend_few and few_blocks_of choose.
+bool takes_packed(const AttentionParams& params);
+FewBlocks packed_blocks_of(const AttentionParams& params);
+void launch_attend_packed(Queue& queue, const AttentionParams& params, const AttentionGrid& grid);
+// launch_query_key and the above of rows of one new token each, but for what is left in q and k;
+// outputs go to p.copy too. n_splits: as the next function says, blocks of a row and KV head, a
+// power of two; 0: such rows are not served.
+std::uint32_t fresh_splits_of(const AttentionParams& params,
+                              const QueryKeyParams& prepare,
+                              std::uint32_t n_rows,
+                              std::uint32_t n_multiprocessors);
 void launch_attend_fresh(Queue& queue,
                          const AttentionParams& params,
                          const QueryKeyParams& prepare,

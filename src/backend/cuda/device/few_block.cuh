@@ -7,6 +7,7 @@
 #include "backend/cuda/device/attention_tiles.cuh"
 #include "backend/cuda/device/decoded_pairs.cuh"
 #include "backend/cuda/device/few_layout.cuh"
+#include "backend/cuda/device/packed_pairs.cuh"
 
 namespace kvasir::backend::cuda {
 
@@ -27,6 +28,7 @@ __device__ inline std::uint32_t transposed(std::uint32_t x) {
 
 template <class S>
 struct FewBlock {
+  using Runs = FewRuns<S>;
   const AttentionParams& p;
   const FewLayout& at;
   std::byte* shared;
@@ -37,7 +39,9 @@ struct FewBlock {
   std::uint32_t query[S::kSteps][S::kGroups][2];
   float out[S::kColumns][S::kGroups][4], merged[S::kColumns][S::kGroups][4];
   float max[S::kGroups][2], merged_max[S::kGroups][2];
-  Softmax own[S::kGroups], own_merged[S::kGroups];  // of pairs 8 n + g, in warp 0
+  Softmax own[S::kGroups], own_merged[S::kGroups];  // of pairs 8 n + g, in warp kSumWarp
+  float own_keep[S::kTiles][S::kGroups];
+  std::uint32_t query_down;  // kIsPacked: takes queries back to what they were
 
   // Of the block's pairs; ready after a barrier.
   __device__ QueryRow& pair(std::uint32_t i) const {
@@ -87,6 +91,15 @@ struct FewBlock {
     }
   }
 
+  // Tables of the warp's rows, from position `first` on; whether all scales can be taken as tables
+  // have them.
+  __device__ bool make_key_table(std::uint32_t first) const {
+    return make_few_table<S>(source, p.k, at.k, shared, first, warp, lane);
+  }
+  __device__ bool make_value_table(std::uint32_t first) const {
+    return make_few_table<S>(source, p.v, at.v, shared, first, warp, lane);
+  }
+
   using Scores = float[S::kKeySteps][S::kGroups][4];  // keys g and g + 8, pairs 2 c and 2 c + 1
 
   __device__ void score_exact(Scores& x) const {
@@ -116,15 +129,21 @@ struct FewBlock {
     };
     if constexpr (kAnyPlace) {
       const std::uint32_t w = load_window<kBits, 4>(row, 4 * step + c);
-      return {pair(w, 0), pair(w, 2)};
+      const uint2 pairs{pair(w, 0), pair(w, 2)};
+      return S::kBits == 4 ? uint2{__byte_perm(pairs.x, pairs.y, 0x5410),
+                                   __byte_perm(pairs.x, pairs.y, 0x7632)}
+                           : pairs;
     }
     return {pair(load_window<kBits, 2>(row, 8 * step + c), 0),
             pair(load_window<kBits, 2>(row, 8 * step + 4 + c), 0)};
   }
+  __device__ std::uint32_t stored_query(int step, int n, int i) const {
+    return S::kIsPacked ? times(query[step][n][i], query_down) : query[step][n][i];
+  }
   // kShifted: scales are those of the table; otherwise, of affine codes of 8 bits, as stored.
   template <KvKind kKind, int kBits, bool kShifted>
   __device__ void score_codes(Scores& x) const {
-    constexpr bool kIsStored = kKind == KvKind::affine && kBits == 8 && !kShifted;
+    constexpr bool kIsStored = S::kIsPacked || (kKind == KvKind::affine && kBits == 8 && !kShifted);
     const std::uint32_t c = lane % 4, group_shift = 31 - __clz(static_cast<int>(p.k.group));
     const auto* const table = reinterpret_cast<const float2*>(shared + at.k.table);
 #pragma unroll 1
@@ -152,7 +171,7 @@ struct FewBlock {
           const std::uint32_t a[4] = {first.x, second.x, first.y, second.y};
 #pragma unroll
           for (int n = 0; n < S::kGroups; ++n)
-            multiply_add(sum[n], a, query[step][n][0], query[step][n][1]);
+            multiply_add(sum[n], a, stored_query(step, n, 0), stored_query(step, n, 1));
         }
       }
 #pragma unroll
@@ -164,11 +183,14 @@ struct FewBlock {
     }
   }
 
-  // Scores of the warp's keys, from position `first` on; not visible: minus infinity.
-  __device__ void find_scores(std::uint32_t first, bool is_exact_table, Scores& x) const {
+  __device__ static void clear(Scores& x) {
 #pragma unroll
     for (int k = 0; k < S::kKeySteps; ++k)
       for (int n = 0; n < S::kGroups; ++n) x[k][n][0] = x[k][n][1] = x[k][n][2] = x[k][n][3] = 0.0f;
+  }
+  // Scores of the warp's keys, from position `first` on; not visible: minus infinity.
+  __device__ void find_scores(std::uint32_t first, bool is_exact_table, Scores& x) const {
+    clear(x);
     if constexpr (S::kEncoded) {
       with_codec(p.k, [&](auto kind, auto bits) {
         constexpr bool kShifts = kind.value == KvKind::affine && bits.value == 8;
@@ -182,12 +204,16 @@ struct FewBlock {
     } else {
       score_exact(x);
     }
+    end_scores(first, x);
+  }
+  __device__ void end_scores(std::uint32_t first, Scores& x) const {
     if (!S::kIsLone && p.has_softcap != 0) {
 #pragma unroll
       for (int k = 0; k < S::kKeySteps; ++k)
         for (int n = 0; n < S::kGroups; ++n)
           for (int e = 0; e < 4; ++e) x[k][n][e] = score_of(p, x[k][n][e]);
     }
+    if (S::kIsLone && first >= source.begin && first + S::kRows <= source.end) return;
     bool all_seen = true;
 #pragma unroll
     for (int n = 0; n < S::kGroups; ++n)
@@ -279,9 +305,13 @@ struct FewBlock {
     for (int k = 0; k < S::kKeySteps; ++k) {
 #pragma unroll
       for (int n = 0; n < S::kGroups; ++n)
-        *weights(warp * S::kKeySteps + k, n) = {transposed(pack_bf16(x[k][n][0], x[k][n][1])),
-                                                transposed(pack_bf16(x[k][n][2], x[k][n][3]))};
+        *weights(warp * S::kKeySteps + k, n) = {transposed(weight_pair(x[k][n][0], x[k][n][1])),
+                                                transposed(weight_pair(x[k][n][2], x[k][n][3]))};
     }
+  }
+  __device__ static std::uint32_t weight_pair(float low, float high) {
+    const std::uint32_t pair = pack_bf16(low, high);
+    return S::kIsPacked ? times(pair, kPackedUp) : pair;
   }
   __device__ uint2* weights(std::uint32_t step, int n) const {
     return reinterpret_cast<uint2*>(shared + at.weights) + (step * S::kGroups + n) * 32 + lane;
@@ -297,13 +327,13 @@ struct FewBlock {
   }
   // Of a run of columns each thread has neighbours: row g of operand A is a first one, row g + 8
   // the one behind it.
-  static constexpr int kNeighbours = S::kColumns == 1 ? 2 : 4;
+  static constexpr int kNeighbours = S::kColumns == 1 || S::kBits == 8 ? 2 : 4;
   template <KvKind kKind, int kBits, bool kShifted>
   __device__ void load_value_codes(std::uint32_t first,
                                    std::uint32_t step,
                                    const float* centroids,
                                    std::uint32_t (&a)[S::kColumns][4]) const {
-    constexpr bool kIsStored = kKind == KvKind::affine && kBits == 8 && !kShifted;
+    constexpr bool kIsStored = S::kIsPacked || (kKind == KvKind::affine && kBits == 8 && !kShifted);
     const std::uint32_t key = 16 * step + lane % 4 * 2,
                         group_shift = 31 - __clz(static_cast<int>(p.v.group));
     const std::byte* const row = shared + at.v.codes + key * at.v.stride;
@@ -342,6 +372,46 @@ struct FewBlock {
     }
   }
 
+  __device__ bool has_keys(std::uint32_t tile) const {
+    return tile < source.end && tile + kTile > source.begin;
+  }
+  // Sums of probabilities: a tile's by the warp of its number, beside the values' product; those of
+  // a segment so far by the warp that has least to do, when after a barrier end_sums() is called.
+  static constexpr std::uint32_t kSumWarp = S::kWarps - 1;
+  __device__ float& tile_sum(std::uint32_t t, int n) const {
+    return reinterpret_cast<float*>(shared + at.sums)[(t * S::kGroups + n) * 32 + lane];
+  }
+  __device__ void find_sums(std::uint32_t first) {
+    if (warp == kSumWarp) {
+#pragma unroll
+      for (int n = 0; n < S::kGroups; ++n)
+        walk_maxima(8 * n + lane / 4, own[n].max,
+                    [&](int t, float, float kept) { own_keep[t][n] = kept; });
+    }
+    if (warp >= S::kTiles) return;
+#pragma unroll
+    for (int n = 0; n < S::kGroups; ++n) {
+      float sum = 0.0f;
+      if (has_keys(first + warp * kTile)) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const uint2 b = *weights(4 * warp + j, n);
+          sum = add_pair(add_pair(sum, b.x), b.y);
+        }
+      }
+      tile_sum(warp, n) = sum;
+    }
+  }
+  __device__ void end_sums() {
+    if (warp != kSumWarp) return;
+#pragma unroll
+    for (int n = 0; n < S::kGroups; ++n) {
+#pragma unroll
+      for (int t = 0; t < S::kTiles; ++t)
+        own[n].sum = fmaf(own[n].sum, own_keep[t][n], tile_sum(t, n));
+    }
+  }
+
   // What `of` has for tile t, from registers.
   template <class F>
   __device__ static float at_tile(int t, F&& of) {
@@ -350,25 +420,19 @@ struct FewBlock {
     for (int u = 1; u < S::kTiles; ++u) out_of = t == u ? of(u) : out_of;
     return out_of;
   }
-  // load(step, a) brings the values of 16 keys.
-  template <class Load>
+  // load(step, a) brings the values of 16 keys. kTakesBack: they are not what few_packed.cuh makes,
+  // weights are meant for those.
+  template <bool kTakesBack = false, class Load>
   __device__ void add_values(std::uint32_t first,
                              const float (&keep)[S::kTiles][S::kGroups][2],
                              Load&& load) {
-    constexpr int kTilesAtOnce = S::kIsLone ? S::kTiles : 1, kStepsAtOnce = S::kIsLone ? 4 : 2;
+    constexpr bool kIsWhole = S::kIsLone || (S::kIsPacked && !kTakesBack);
+    constexpr int kTilesAtOnce = kIsWhole ? S::kTiles : 1, kStepsAtOnce = kIsWhole ? 4 : 2;
     if (warp * S::kDims >= p.dim) return;
-    float own_keep[S::kTiles][S::kGroups] = {};
-    if (warp == 0) {
-#pragma unroll
-      for (int n = 0; n < S::kGroups; ++n)
-        walk_maxima(8 * n + lane / 4, own[n].max,
-                    [&](int t, float, float kept) { own_keep[t][n] = kept; });
-    }
 #pragma unroll kTilesAtOnce
     for (int t = 0; t < S::kTiles; ++t) {
       const std::uint32_t tile = first + t * kTile;
-      if (tile >= source.end || tile + kTile <= source.begin) continue;
-      float sum[S::kGroups] = {};
+      if (!has_keys(tile)) continue;
 #pragma unroll
       for (int n = 0; n < S::kGroups; ++n) {
         const float kept[2] = {at_tile(t, [&](int u) { return keep[u][n][0]; }),
@@ -384,16 +448,11 @@ struct FewBlock {
         load(step, a);
 #pragma unroll
         for (int n = 0; n < S::kGroups; ++n) {
-          const uint2 b = *weights(step, n);
-          if (warp == 0) sum[n] = add_pair(add_pair(sum[n], b.x), b.y);
+          uint2 b = *weights(step, n);
+          if constexpr (kTakesBack) b = {times(b.x, kPackedDown), times(b.y, kPackedDown)};
 #pragma unroll
           for (int k = 0; k < S::kColumns; ++k) multiply_add(out[k][n], a[k], b.x, b.y);
         }
-      }
-      if (warp == 0) {
-#pragma unroll
-        for (int n = 0; n < S::kGroups; ++n)
-          own[n].sum = fmaf(own[n].sum, at_tile(t, [&](int u) { return own_keep[u][n]; }), sum[n]);
       }
     }
   }
@@ -424,11 +483,14 @@ struct FewBlock {
   __device__ static bool meets(const KeyRange& range, std::uint32_t segment) {
     return segment * kSegment < range.end && (segment + 1) * kSegment > range.begin;
   }
+  __device__ float segment_sum(int n) const {
+    return sum_of_quad(own[n].sum) * (S::kIsPacked ? 1.0f / 256 : 1.0f);
+  }
   __device__ void merge_segment(std::uint32_t segment) {
 #pragma unroll
     for (int n = 0; n < S::kGroups; ++n) {
-      if (warp == 0) {
-        own[n].sum = sum_of_quad(own[n].sum);
+      if (warp == kSumWarp) {
+        own[n].sum = segment_sum(n);
         if (meets(pair(8 * n + lane / 4).seen, segment)) merge(own_merged[n], own[n]);
       }
 #pragma unroll
@@ -460,8 +522,8 @@ struct FewBlock {
                              std::uint32_t row_first) {
 #pragma unroll
     for (int n = 0; n < S::kGroups; ++n) {
-      if (warp == 0) {
-        const float sum = sum_of_quad(own[n].sum);
+      if (warp == kSumWarp) {
+        const float sum = segment_sum(n);
         const QueryRow q = pair(8 * n + lane / 4);
         if (lane % 4 == 0 && q.seen.end != 0)
           p.part_ml[part_index(p, row_index, q.i, q.head, segment - row_first)] = {own[n].max, sum};
@@ -493,7 +555,7 @@ struct FewBlock {
   // What all segments of the block's pairs came to.
   __device__ void finish() {
     auto* const ending = reinterpret_cast<float2*>(shared + at.ending);
-    if (warp == 0) {
+    if (warp == kSumWarp) {
 #pragma unroll
       for (int n = 0; n < S::kGroups; ++n) {
         const QueryRow q = pair(8 * n + lane / 4);

@@ -1,5 +1,5 @@
-// Segments of a row's one new token, each by a block of a cluster: partial results stay in the
-// blocks' shared memory, from where the blocks make an equal share of outputs each.
+// Segments of a row's one new token, shared by the blocks of a cluster: what a segment came to is
+// sent, in slices of columns, to the blocks, each of which joins all segments of its slice.
 #pragma once
 
 #include "backend/cuda/device/few_block.cuh"
@@ -7,66 +7,112 @@
 
 namespace kvasir::backend::cuda {
 
-// Pairs' maxima and sums, and outputs, in the places of endings and of keys.
+// In shared memory: a barrier, then of each segment [columns][heads] outputs and [heads] maxima
+// and sums. Heads are an even number, one more than there are if need be.
 template <class S>
-struct ClusterParts {
-  const FewBlock<S>& block;
-
-  __device__ std::uint32_t output(std::uint32_t pair) const {
-    return block.at.k.codes + pair * S::kDim * 4;
+class ClusterJoin {
+ public:
+  // Of rows of up to max_segments segments, n_blocks or more, by n_blocks.
+  __host__ __device__ static std::uint32_t size_bytes(const AttentionParams& p,
+                                                      std::uint32_t n_blocks) {
+    const std::uint32_t heads = even_heads(p), of_long = p.max_segments * (S::kDim / n_blocks + 2),
+                        of_short = 2 * S::kDim + 4 * n_blocks;  // of fewer segments than blocks
+    return kBarrierBytes + heads * 4 * (of_long > of_short ? of_long : of_short);
   }
-  // After the segment's keys have been used.
-  __device__ void keep() const {
-    auto* const ending = reinterpret_cast<float2*>(block.shared + block.at.ending);
-    if (block.warp == 0) {
-      const float sum = sum_of_quad(block.own[0].sum);
-      if (block.lane % 4 == 0) ending[block.lane / 4] = {block.own[0].max, sum};
+
+  // Of n_blocks blocks those that have segments take part, a power of two of them in the joining.
+  __device__ ClusterJoin(const FewBlock<S>& block,
+                         std::uint32_t from,
+                         std::uint32_t n_blocks,
+                         std::uint32_t n_segments)
+      : block_(block),
+        barrier_(shared_address(block.shared) + from),
+        n_segments_(n_segments),
+        heads_(even_heads(block.p)) {
+    join_shift_ = 31 - __clz(static_cast<int>(min(n_blocks, n_segments)));
+    column_shift_ = 31 - __clz(S::kDim) - join_shift_;
+  }
+
+  // Before tell_cluster().
+  __device__ void expect() const {
+    if (joins() && threadIdx.x == 0) expect_sent(barrier_, n_segments_ * bytes_a_segment());
+  }
+
+  // After await_cluster(). What the block's segment, number `segment` of the row, came to: outputs,
+  // then maxima and sums.
+  __device__ void send_outputs(std::uint32_t segment) const {
+    static_assert(S::kColumns == 1 && S::kGroups == 1);
+    const std::uint32_t to = place_of(segment), pair = 2 * (block_.lane % 4);
+    if (pair >= heads_) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t d = block_.column_of(0, half), rank = d >> column_shift_,
+                          column = d - (rank << column_shift_);
+      if (d < S::kDim)
+        send_two(rank, to + (column * heads_ + pair) * 4, barrier_,
+                 {block_.out[0][0][2 * half], block_.out[0][0][2 * half + 1]});
     }
-#pragma unroll
-    for (int e = 0; e < 2; ++e)
-      block.store_row(reinterpret_cast<float*>(block.shared + output(2 * (block.lane % 4) + e)), 0,
-                      e, block.out, [](float x) { return x; });
+  }
+  __device__ void send_sums(std::uint32_t segment) const {
+    if (block_.warp != FewBlock<S>::kSumWarp) return;
+    const float2 ml{block_.own[0].max, block_.segment_sum(0)};
+    const std::uint32_t pair = block_.lane / 4, to = place_of(segment) + ml_place() + pair * 8;
+    if (pair >= heads_) return;
+    for (std::uint32_t rank = block_.lane % 4; rank >> join_shift_ == 0; rank += 4)
+      send_two(rank, to, barrier_, ml);
   }
 
-  // Of n blocks, of which this is number blockIdx.x: segments in ascending order.
-  template <int kMost>
-  __device__ void join(std::uint32_t n) const {
-    constexpr std::uint32_t kFours = S::kDim / 4;
-    const AttentionParams& p = block.p;
-    const std::uint32_t base = shared_address(block.shared), heads = p.n_heads / p.n_kv_heads;
-    for (std::uint32_t i = threadIdx.x * n + blockIdx.x; i < heads * kFours; i += S::kThreads * n) {
-      const std::uint32_t pair = i / kFours, d = i % kFours * 4;
-      float2 ml[kMost];
-      float4 part[kMost];
-#pragma unroll
-      for (std::uint32_t s = 0; s < kMost; ++s) {
-        if (s >= n) continue;
-        ml[s] = load_two_of_cluster(address_in(s, base + block.at.ending + pair * 8));
-        part[s] = load_four_of_cluster(address_in(s, base + output(pair) + d * 4));
-      }
+  // Segments in ascending order, to outputs.
+  __device__ void join() const {
+    if (!joins()) return;
+    await_phase(barrier_, 0);
+    const AttentionParams& p = block_.p;
+    const std::uint32_t heads = p.n_heads / p.n_kv_heads, n_columns = 1u << column_shift_;
+    const std::byte* const parts = block_.shared + (place_of(0) - shared_address(block_.shared));
+    for (std::uint32_t i = threadIdx.x; i < heads * n_columns; i += S::kThreads) {
+      const std::uint32_t d = i % n_columns, pair = i >> column_shift_;
+      const std::byte* part = parts + (d * heads_ + pair) * 4;
+      const std::byte* ml = parts + ml_place() + pair * 8;
       Softmax kept{minus_infinity(), 0.0f};
-      float out[4] = {};
-#pragma unroll
-      for (std::uint32_t s = 0; s < kMost; ++s) {
-        if (s >= n) continue;
-        const Merge f = merge(kept, {ml[s].x, ml[s].y});
-        out[0] = fmaf(out[0], f.keep, part[s].x * f.gain);
-        out[1] = fmaf(out[1], f.keep, part[s].y * f.gain);
-        out[2] = fmaf(out[2], f.keep, part[s].z * f.gain);
-        out[3] = fmaf(out[3], f.keep, part[s].w * f.gain);
+      float out = 0.0f;
+#pragma unroll 8
+      for (std::uint32_t s = 0; s < n_segments_; ++s) {
+        const float2 found = *reinterpret_cast<const float2*>(ml + s * bytes_a_segment());
+        const float added = *reinterpret_cast<const float*>(part + s * bytes_a_segment());
+        const Merge f = merge(kept, {found.x, found.y});
+        out = fmaf(out, f.keep, added * f.gain);
       }
-      const std::uint32_t head = block.source.head * heads + pair;
-      const float keep = p.sinks ? add_sink(kept, p.sinks[head]) : 1.0f;
-      const std::uint32_t token = block.row.first_token, column = head * p.dim + d;
-      float* const to = p.out.row(token) + column;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) to[e] = out[e] = out[e] * keep / kept.sum;
-      if (p.copy.data)
-        *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(p.copy.data) +
-                                  p.copy.place(token, column)) = {pack_bf16(out[0], out[1]),
-                                                                  pack_bf16(out[2], out[3])};
+      finish(pair, (blockIdx.x << column_shift_) + d, kept, out);
     }
   }
+
+ private:
+  static constexpr std::uint32_t kBarrierBytes = 16;
+
+  __host__ __device__ static std::uint32_t even_heads(const AttentionParams& p) {
+    return (p.n_heads / p.n_kv_heads + 1) / 2 * 2;
+  }
+  __device__ bool joins() const { return blockIdx.x >> join_shift_ == 0; }
+  __device__ std::uint32_t ml_place() const { return heads_ * 4 << column_shift_; }
+  __device__ std::uint32_t bytes_a_segment() const { return ml_place() + heads_ * 8; }
+  __device__ std::uint32_t place_of(std::uint32_t segment) const {
+    return barrier_ + kBarrierBytes + segment * bytes_a_segment();
+  }
+
+  __device__ void finish(std::uint32_t pair, std::uint32_t d, Softmax kept, float out) const {
+    const AttentionParams& p = block_.p;
+    const std::uint32_t head = block_.source.head * (p.n_heads / p.n_kv_heads) + pair,
+                        token = block_.row.first_token, column = head * S::kDim + d;
+    const float keep = p.sinks ? add_sink(kept, p.sinks[head]) : 1.0f;
+    out = out * keep / kept.sum;
+    p.out.row(token)[column] = out;
+    if (p.copy.data)
+      static_cast<std::uint16_t*>(p.copy.data)[p.copy.place(token, column)] =
+          static_cast<std::uint16_t>(pack_bf16(out, 0.0f));
+  }
+
+  const FewBlock<S>& block_;
+  std::uint32_t barrier_, n_segments_, heads_, join_shift_, column_shift_;
 };
 
 }  // namespace kvasir::backend::cuda

@@ -4,23 +4,37 @@
 
 #include "backend/cuda/device/few_block.cuh"
 #include "backend/cuda/device/kept_head.cuh"
+#include "backend/cuda/device/near_blocks.cuh"
 
 namespace kvasir::backend::cuda {
 
 template <class S>
 class FreshHeads {
  public:
-  // kv_head's queries by the block's first warps, then the key, then the value.
-  __device__ FreshHeads(const QueryKeyParams& p, const FewBlock<S>& block, std::uint32_t heads)
-      : p_(p), block_(block), heads_(heads), own_{made(0), made(1)} {}
+  static constexpr std::uint32_t kStride = 2 * S::kDim + 16;
+  // In shared memory: the key, the value, queries.
+  static constexpr std::uint32_t kBytes = 4 * S::kDim + S::kPairs * kStride;
+
+  // kv_head's queries by the block's first warps, then, where has_token, the key and the value;
+  // kept at `from`.
+  __device__ FreshHeads(const QueryKeyParams& p,
+                        const FewBlock<S>& block,
+                        std::uint32_t heads,
+                        bool has_token,
+                        std::uint32_t from)
+      : p_(p),
+        block_(block),
+        heads_(heads),
+        n_items_(has_token ? heads + 2 : heads),
+        from_(from),
+        own_{made(0), made(1)} {}
 
   __device__ void load_tables() {
-    for_each([](KeptHead& head, std::uint32_t) { head.load_tables(); });
+    for_each([&](KeptHead& head, std::uint32_t) { head.load_tables(block_.row); });
   }
-  // After the kernels ahead have ended. first: of the block's keys, the token's may be among them.
-  __device__ void make(std::uint32_t first) {
+  // After the kernels ahead have ended. The key and the value by one of the row's blocks.
+  __device__ void make() {
     for_each([](KeptHead& head, std::uint32_t) { head.load_elements(); });
-    const std::uint32_t r = block_.row.length - first;
     for_each([&](KeptHead& head, std::uint32_t item) {
       head.prepare();
       if (!head.is_there) return;
@@ -29,13 +43,18 @@ class FreshHeads {
                                                                 pack_bf16(head.v[2], head.v[3])};
         return;
       }
-      if (r >= S::kUnit) return;
       head.store();
-      const FewSideLayout& side = head.kind == HeadKind::key ? block_.at.k : block_.at.v;
-      *reinterpret_cast<uint2*>(block_.shared + side.codes + r * side.stride + 2 * head.at) =
-          head.as_bf16();
+      *reinterpret_cast<uint2*>(kept(head.kind) + 2 * head.at) = head.as_bf16();
     });
-    __syncthreads();
+    meet_threads<S::kThreads>();
+  }
+  // The key or the value to row r of the unit, if that is the warp's.
+  __device__ void put(HeadKind kind, std::uint32_t r) const {
+    if (r / S::kRows != block_.warp || block_.lane >= S::kDim / 8) return;
+    const FewSideLayout& side = kind == HeadKind::key ? block_.at.k : block_.at.v;
+    const std::uint32_t at = block_.lane * 16;
+    *reinterpret_cast<uint4*>(block_.shared + side.codes + r * side.stride + at) =
+        *reinterpret_cast<const uint4*>(kept(kind) + at);
   }
   // Operand B of the scores.
   __device__ void load_queries(FewBlock<S>& block) const {
@@ -51,8 +70,6 @@ class FreshHeads {
  private:
   static_assert(S::kIsLone && S::kGroups == 1);
   static constexpr int kMost = 2;  // heads of a warp: eight queries, the key and the value
-  static constexpr std::uint32_t kStride = 2 * S::kDim + 16;
-  static_assert(S::kPairs * kStride <= S::kUnit / 16 * 256, "in the place of weights");
 
   __device__ KeptHead made(std::uint32_t round) const {
     const std::uint32_t item = block_.warp + S::kWarps * round, kv_head = block_.source.head;
@@ -65,16 +82,19 @@ class FreshHeads {
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       const std::uint32_t item = block_.warp + S::kWarps * i;
-      if (item < heads_ + 2) f(own_[i], item);
+      if (item < n_items_) f(own_[i], item);
     }
   }
   __device__ std::byte* query(std::uint32_t pair) const {
-    return block_.shared + block_.at.weights + pair * kStride;
+    return block_.shared + from_ + 4 * S::kDim + pair * kStride;
+  }
+  __device__ std::byte* kept(HeadKind kind) const {
+    return block_.shared + from_ + (kind == HeadKind::key ? 0 : 2 * S::kDim);
   }
 
   const QueryKeyParams& p_;
   const FewBlock<S>& block_;
-  std::uint32_t heads_;
+  std::uint32_t heads_, n_items_, from_;
   KeptHead own_[kMost];
 };
 

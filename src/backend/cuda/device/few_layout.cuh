@@ -9,9 +9,16 @@ namespace kvasir::backend::cuda {
 
 // kUnit keys are worked on together by four or eight warps: of the scores a warp has kRows keys, of
 // the output kDims columns or none. kGroups · 8 pairs (query, head). Eight warps (kIsLone): one
-// token a row, rows of kDim elements, no soft cap.
-template <int kDimOf, bool kEncodedOf, int kGroupsOf, int kUnitOf, int kWarpsOf = 4>
+// token a row, rows of kDim elements, no soft cap. kBits > 0: rows are what few_packed.cuh takes.
+template <int kDimOf,
+          bool kEncodedOf,
+          int kGroupsOf,
+          int kUnitOf,
+          int kWarpsOf = 4,
+          int kBitsOf = 0>
 struct FewShape {
+  static constexpr int kBits = kBitsOf;
+  static constexpr bool kIsPacked = kBits > 0;
   static constexpr int kDim = kDimOf, kGroups = kGroupsOf, kUnit = kUnitOf;
   static constexpr bool kEncoded = kEncodedOf, kIsLone = kWarpsOf == 8;
   static constexpr int kWarps = kWarpsOf, kThreads = 32 * kWarps, kPairs = 8 * kGroups;
@@ -24,7 +31,7 @@ struct FewShape {
 
 // Bytes from one row to the next in shared memory: an odd number of 16s, so that eight rows lie in
 // different banks. Rows of other lengths follow one another.
-__host__ __device__ inline std::uint32_t few_stride(std::uint32_t row_bytes) {
+__host__ __device__ constexpr std::uint32_t few_stride(std::uint32_t row_bytes) {
   return row_bytes % 16 != 0 || row_bytes / 16 % 2 == 1 ? row_bytes : row_bytes + 16;
 }
 
@@ -33,7 +40,7 @@ struct FewSideLayout {
 };
 struct FewLayout {
   FewSideLayout k, v;
-  std::uint32_t weights, maxima, exact, pairs, ending, centroids, size;
+  std::uint32_t weights, maxima, sums, exact, pairs, ending, centroids, size;
 
   template <class S>
   __host__ __device__ static FewLayout of(const AttentionParams& p) {
@@ -58,6 +65,7 @@ struct FewLayout {
     out.v = take_side(p.v);
     out.weights = take(S::kUnit / 16 * 32 * 8 * S::kGroups);
     out.maxima = take(S::kPairs * S::kWarps * 4);
+    out.sums = take(S::kTiles * S::kGroups * 128);
     out.exact = take(S::kWarps * 4);
     out.pairs = take(S::kPairs * 20);
     out.ending = take(S::kPairs * 8);
@@ -74,34 +82,65 @@ struct FewSource {
   const std::uint32_t* blocks;
   std::uint32_t head, begin, end, n_old;
 };
+
+// The block's units, one list: of every step-th segment the units that have keys.
+template <class S>
+struct UnitList {
+  std::uint32_t first, step, begin, end;  // begin, end: numbers of units
+
+  __device__ UnitList(std::uint32_t first_segment,
+                      std::uint32_t last_segment,
+                      std::uint32_t step_of,
+                      KeyRange keys)
+      : first(first_segment), step(step_of) {
+    const std::uint32_t n = (last_segment - first) / step, from = first * kSegment,
+                        last = (first + n * step) * kSegment;
+    begin = keys.begin > from ? (keys.begin - from) / S::kUnit : 0;
+    end = n * S::kUnitsASegment + (min(keys.end - last, kSegment) + S::kUnit - 1) / S::kUnit;
+  }
+  __device__ std::uint32_t segment(std::uint32_t u) const {
+    return first + u / S::kUnitsASegment * step;
+  }
+  __device__ std::uint32_t position(std::uint32_t u) const {
+    return segment(u) * kSegment + u % S::kUnitsASegment * S::kUnit;
+  }
+  __device__ bool ends_segment(std::uint32_t u) const {
+    return u + 1 == end || (u + 1) % S::kUnitsASegment == 0;
+  }
+};
+
 // Which rows are fetched: before the kernels ahead have ended only old ones may be.
 enum class FewPart { all, old, fresh };
 
 // A warp's kRows rows of a unit, from position `first` on, lie in runs of a block's rows, or all
-// in one. Lane r knows where run r begins.
+// in one. Lane r knows where run r begins; made long before that is needed, it waits for nothing.
 template <class S>
 struct FewRuns {
-  std::uint32_t first, run_rows, row;
+  std::uint32_t first, run_rows, block;
   bool is_there;
 
   __device__ FewRuns(const FewSource& s, std::uint32_t first_position, std::uint32_t lane)
-      : first(first_position), run_rows(min(std::uint32_t{S::kRows}, s.p.block_tokens)), row(0) {
+      : first(first_position), run_rows(min(std::uint32_t{S::kRows}, s.p.block_tokens)), block(0) {
     const std::uint32_t position = first + lane * run_rows;
     is_there = lane * run_rows < S::kRows && position < s.end && position + run_rows > s.begin;
-    if (!is_there) return;
-    const std::uint32_t block = s.blocks[position >> s.p.block_shift];
-    row =
-        (block * s.p.n_kv_heads + s.head) * s.p.block_tokens + (position & (s.p.block_tokens - 1));
+    if (is_there) block = s.blocks[position >> s.p.block_shift];
+  }
+  __device__ std::uint32_t row_of(const FewSource& s, std::uint32_t lane) const {
+    const std::uint32_t position = first + lane * run_rows;
+    return (block * s.p.n_kv_heads + s.head) * s.p.block_tokens +
+           (position & (s.p.block_tokens - 1));
   }
   __device__ std::uint32_t n_runs() const {  // both are powers of two
     return std::uint32_t{S::kRows} >> (31 - __clz(static_cast<int>(run_rows)));
   }
 
   // Rows as they lie, one after another.
-  __device__ void copy_run_on(const std::byte* plane,
+  __device__ void copy_run_on(const FewSource& s,
+                              const std::byte* plane,
                               std::uint32_t row_bytes,
                               std::uint32_t to,
                               std::uint32_t lane) const {
+    const std::uint32_t row = row_of(s, lane);
     for (std::uint32_t r = 0; r < n_runs(); ++r) {
       const std::uint32_t from_row = __shfl_sync(~0u, row, r);
       if (!__shfl_sync(~0u, is_there, r)) continue;
@@ -120,10 +159,10 @@ struct FewRuns {
                             std::uint32_t to,
                             std::uint32_t lane) const {
     if (row_bytes % 16 != 0) {
-      copy_run_on(plane, row_bytes, to, lane);
+      copy_run_on(s, plane, row_bytes, to, lane);
       return;
     }
-    const std::uint32_t n_chunks = row_bytes / 16;
+    const std::uint32_t n_chunks = row_bytes / 16, row = row_of(s, lane);
     const bool is_whole = n_runs() == 1 && first >= s.begin &&
                           first + S::kRows <= (kPart == FewPart::old ? s.n_old : s.end);
     if (is_whole && (n_chunks & (n_chunks - 1)) == 0 && n_chunks <= 32) {
@@ -158,7 +197,7 @@ struct FewRuns {
                              std::uint32_t to,
                              std::uint32_t lane) const {
     const int run_shift = 31 - __clz(static_cast<int>(run_rows));
-    const std::uint32_t end = min(first + S::kRows, s.end);
+    const std::uint32_t end = min(first + S::kRows, s.end), row = row_of(s, lane);
     for (std::uint32_t position = max(first, s.n_old); position < end; ++position) {
       const std::uint32_t r = position - first;
       const std::uint32_t from_row = __shfl_sync(~0u, row, r >> run_shift) + (r & (run_rows - 1));
@@ -187,21 +226,39 @@ struct FewRuns {
         const bool is_offset = lane >= 16;
         const std::uint32_t n_bytes = is_offset ? side.offset_bytes : side.scale_bytes,
                             i = lane % 16 * 16;
-        const std::uint32_t from_row = __shfl_sync(~0u, row, 0);
+        const std::uint32_t from_row = __shfl_sync(~0u, row_of(s, lane), 0);
         if (__shfl_sync(~0u, is_there, 0) && i < S::kRows * n_bytes)
           copy_16_async(
               shared + (is_offset ? at.offsets : at.scales) + rows * n_bytes + i,
               (is_offset ? side.offsets : side.scales) + std::size_t{from_row} * n_bytes + i);
         return;
       }
-      copy_run_on(side.scales, side.scale_bytes, shared + at.scales + rows * side.scale_bytes,
+      copy_run_on(s, side.scales, side.scale_bytes, shared + at.scales + rows * side.scale_bytes,
                   lane);
       if (side.offset_bytes != 0)
-        copy_run_on(side.offsets, side.offset_bytes, shared + at.offsets + rows * side.offset_bytes,
-                    lane);
+        copy_run_on(s, side.offsets, side.offset_bytes,
+                    shared + at.offsets + rows * side.offset_bytes, lane);
     }
   }
 };
+
+// The warp's rows of kRowBytes, which lie one after another from row `row` of the plane on, to
+// their places in shared memory.
+template <class S, std::uint32_t kRowBytes>
+__device__ void copy_whole_rows(const std::byte* plane,
+                                std::uint32_t row,
+                                std::uint32_t codes,
+                                std::uint32_t warp,
+                                std::uint32_t lane) {
+  constexpr std::uint32_t kChunks = kRowBytes / 16, kAtOnce = 32 / kChunks,
+                          kStride = few_stride(kRowBytes);
+  const std::byte* const from = plane + std::size_t{row} * kRowBytes + 16 * lane;
+  const std::uint32_t to =
+      codes + (warp * S::kRows + lane / kChunks) * kStride + lane % kChunks * 16;
+#pragma unroll
+  for (std::uint32_t i = 0; i < S::kRows / kAtOnce; ++i)
+    copy_16_async(to + i * kAtOnce * kStride, from + 512 * i);
+}
 
 // Scale and offset as they are stored.
 __device__ inline GroupScale stored_scale(const KvSide& side,

@@ -35,9 +35,9 @@ struct KeptHead {
     return kind == HeadKind::query ? p.q_norm : p.k_norm;
   }
   // Tables, rows and positions, which no kernel of a step writes: before the kernels ahead have
-  // ended.
-  __device__ void load_tables() {
-    if (kind != HeadKind::query) find_place();
+  // ended. row: the token's.
+  __device__ void load_tables(const KvRow& row) {
+    if (kind != HeadKind::query) find_place(row);
     if (kind == HeadKind::value || !is_there) return;
     if (const float* const norm = norm_weight()) load(weight, norm + at);
     if (p.n_pairs == 0) return;
@@ -45,8 +45,7 @@ struct KeptHead {
     load(c, p.cos + pair);
     load(s, p.sin + pair);
   }
-  __device__ void find_place() {
-    const KvRow& row = p.rows.rows[p.rows.row_of_token[token]];
+  __device__ void find_place(const KvRow& row) {
     const std::uint32_t position = row.length + (token - row.first_token);
     place =
         ((std::size_t{row.blocks[position / p.block_tokens]} * (p.k.n_cols / p.head_dim) + head) *

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * kWarps)
                         : item < n_q + n_k ? HeadKind::key
                                            : HeadKind::value;
   KeptHead h(p, kind, token, kind == HeadKind::query ? item : (item - n_q) % n_k);
-  h.load_tables();
+  h.load_tables(p.rows.rows[p.rows.row_of_token[token]]);
   await_previous();
   h.load_elements();
   h.prepare();

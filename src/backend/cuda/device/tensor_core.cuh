@@ -39,6 +39,12 @@ __device__ inline void load_transposed(std::uint32_t (&r)[4], std::uint32_t addr
                : "r"(address)
                : "memory");
 }
+__device__ inline void load_two_transposed(std::uint32_t (&r)[2], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(address)
+               : "memory");
+}
 
 __device__ inline void multiply_add(float (&c)[4],
                                     const std::uint32_t (&a)[4],

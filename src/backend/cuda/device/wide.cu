@@ -11,6 +11,7 @@ void launch_wide(Queue& queue, WideArgs args) {
   args.n_tiles = n_tiles;
   switch (args.format.code) {
     case Code::nibble:
+      if (args.n_rows <= 8 && launch_mma_nibbles(queue, args)) return;
       return launch_wide_nibbles(queue, args);
     case Code::byte:
       return launch_wide_bytes(queue, args);

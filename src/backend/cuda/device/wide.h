@@ -51,6 +51,8 @@ void launch_wide(Queue& queue, WideArgs args);
 // One file each.
 void launch_wide_dense(Queue& queue, const WideArgs& args);
 void launch_wide_dense_rows(Queue& queue, WideArgs args);  // more than 16 rows
+// Up to 8 rows and blocks of many tiles: whether it served.
+bool launch_mma_nibbles(Queue& queue, const WideArgs& args);
 void launch_wide_nibbles(Queue& queue, const WideArgs& args);
 void launch_wide_bytes(Queue& queue, const WideArgs& args);
 

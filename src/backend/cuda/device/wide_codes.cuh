@@ -24,18 +24,19 @@ struct WideSlab {
 };
 
 // A chunk of a slab on its way from shared memory to operands.
-template <class F, SlabRows kRows>
+// kScaleSteps: after so many steps of 16 elements of K a scale is read.
+template <class F, SlabRows kRows, unsigned kScaleSteps = F::kScaleSteps>
 struct WideChunk {
   static constexpr unsigned kWords = F::kCode == Code::nibble ? 2 : 4;
-  static constexpr unsigned kScales = kSteps / F::kScaleSteps;
+  static constexpr unsigned kScales = kSteps / kScaleSteps;
   static constexpr unsigned kTiles = kRows == SlabRows::gated ? 2 : 1;
   uint4 words[kTiles][kWords];
   RawScale<F> scales[2][kScales];  // of a thread's two rows
 };
 
-template <class F, SlabRows kRows>
+template <class F, SlabRows kRows, unsigned kScaleSteps = F::kScaleSteps>
 struct WideCodes {
-  using Chunk = WideChunk<F, kRows>;
+  using Chunk = WideChunk<F, kRows, kScaleSteps>;
   unsigned lane, group_shift;
   float offset;
   unsigned half;
@@ -52,7 +53,7 @@ struct WideCodes {
 #pragma unroll
     for (unsigned i = 0; i < Chunk::kScales; ++i) {
       const unsigned at = codes_bytes(F::kCode) +
-                          (i * F::kScaleSteps * 16 >> group_shift) * (kTileRows * F::kRowBytes);
+                          (i * kScaleSteps * 16 >> group_shift) * (kTileRows * F::kRowBytes);
       to.scales[0][i] = fetch_scale<F>(first + at + row * F::kRowBytes);
       if constexpr (kRows != SlabRows::spread)
         to.scales[1][i] = fetch_scale<F>(second + at + other * F::kRowBytes);
@@ -79,7 +80,7 @@ struct WideCodes {
                              unsigned step,
                              std::uint32_t& first,
                              std::uint32_t& last) const {
-    const RowScale scale = scale_of<F>(chunk.scales[kRow][step / F::kScaleSteps], offset);
+    const RowScale scale = scale_of<F>(chunk.scales[kRow][step / kScaleSteps], offset);
     const auto& words = chunk.words[kRows == SlabRows::gated ? kRow : 0];
     if constexpr (F::kCode == Code::nibble) {
       decode_nibble_row<F>(word_of(words[step / 4], step % 4), half_of<kRow>(), scale, offset,
@@ -94,5 +95,21 @@ struct WideCodes {
     return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w;
   }
 };
+
+// launch.operator()<F>() of a quantized weight's format.
+template <Code kCode, class Launch>
+auto with_format(const Weight& format, const Launch& launch) {
+  switch (format.scale) {
+    case ScaleKind::f32:
+      return format.has_bias ? launch.template operator()<Format<kCode, ScaleKind::f32, true>>()
+                             : launch.template operator()<Format<kCode, ScaleKind::f32, false>>();
+    case ScaleKind::f16:
+      return format.has_bias ? launch.template operator()<Format<kCode, ScaleKind::f16, true>>()
+                             : launch.template operator()<Format<kCode, ScaleKind::f16, false>>();
+    case ScaleKind::bf16:
+      break;
+  }
+  return launch.template operator()<Format<kCode, ScaleKind::bf16, true>>();
+}
 
 }  // namespace kvasir::backend::cuda

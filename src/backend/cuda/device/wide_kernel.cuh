@@ -186,16 +186,23 @@ __global__ void __launch_bounds__(WidePlan<F, kN>::kMaxThreads, 1)
 #endif
 }
 
+// n_passes and pass_tiles; how many blocks: no more than the passes of the busiest one need, so
+// that small kernels may find a multiprocessor of their own.
+template <class P>
+unsigned plan_passes(WideArgs& p) {
+  const unsigned grain = p.is_gated ? 2 : 1;
+  const unsigned n_units = p.n_tiles / grain;
+  const unsigned most = (n_units + p.n_sms - 1) / p.n_sms;  // units of a block
+  p.n_passes = (most * grain + P::kPassTiles - 1) / P::kPassTiles;
+  p.pass_tiles = (most + p.n_passes - 1) / p.n_passes * grain;
+  return (n_units + most - 1) / most;
+}
+
 // pass_tiles, n_slots: what leaves room for the small kernels beside it.
 template <class F, int kN>
 void launch_wide_rows(Queue& queue, WideArgs p) {
   using P = WidePlan<F, kN>;
-  const unsigned grain = p.is_gated ? 2 : 1;
-  const unsigned n_units = p.n_tiles / grain;
-  const unsigned n_blocks = n_units < p.n_sms ? n_units : p.n_sms;
-  const unsigned most = (n_units + n_blocks - 1) / n_blocks * grain;  // tiles of a block
-  p.n_passes = (most + P::kPassTiles - 1) / P::kPassTiles;
-  p.pass_tiles = ((most / grain + p.n_passes - 1) / p.n_passes) * grain;
+  const unsigned n_blocks = plan_passes<P>(p);
   const unsigned slot_bytes = P::slot_bytes(p.pass_tiles, p.format.chunk_bytes);
   const unsigned fit = P::kRoom / slot_bytes;
   p.n_slots = fit < kWideSlots ? fit : kWideSlots;
@@ -215,32 +222,18 @@ void launch_wide_rows(Queue& queue, WideArgs p) {
 template <class F>
 void launch_many_rows(Queue& queue, WideArgs p);  // wide_many.cuh
 
-template <Code kCode, ScaleKind kScale, bool kHasBias>
-void launch_wide_format(Queue& queue, const WideArgs& p) {
-  using F = Format<kCode, kScale, kHasBias>;
-  switch (wide_rows(p.n_rows)) {
-    case 8:
-      return launch_wide_rows<F, 8>(queue, p);
-    case 16:
-      return launch_wide_rows<F, 16>(queue, p);
-    default:
-      return launch_many_rows<F>(queue, p);
-  }
-}
-
 template <Code kCode>
 void launch_wide_code(Queue& queue, const WideArgs& p) {
-  const bool has_bias = p.format.has_bias;
-  switch (p.format.scale) {
-    case ScaleKind::f32:
-      return has_bias ? launch_wide_format<kCode, ScaleKind::f32, true>(queue, p)
-                      : launch_wide_format<kCode, ScaleKind::f32, false>(queue, p);
-    case ScaleKind::f16:
-      return has_bias ? launch_wide_format<kCode, ScaleKind::f16, true>(queue, p)
-                      : launch_wide_format<kCode, ScaleKind::f16, false>(queue, p);
-    case ScaleKind::bf16:
-      return launch_wide_format<kCode, ScaleKind::bf16, true>(queue, p);
-  }
+  with_format<kCode>(p.format, [&]<class F>() {
+    switch (wide_rows(p.n_rows)) {
+      case 8:
+        return launch_wide_rows<F, 8>(queue, p);
+      case 16:
+        return launch_wide_rows<F, 16>(queue, p);
+      default:
+        return launch_many_rows<F>(queue, p);
+    }
+  });
 }
 
 }  // namespace kvasir::backend::cuda

@@ -7,15 +7,6 @@
 
 namespace kvasir::backend::cuda {
 
-// Of weights, copies are issued by two warps: each takes one about a hundred cycles.
-template <class F>
-struct ManyPlan : WidePlan<F, 64> {
-  static constexpr unsigned kIssuers = 2, kWeightThreads = 32 * kIssuers;
-  static constexpr unsigned kHelpers = kWeightThreads + 32;
-  static constexpr unsigned kMaxThreads = 2 * kWarpgroup + kHelpers;
-  static constexpr unsigned kLeastSlots = 3;
-};
-
 // Bf16Copy::place of a row of this column of blocks: tiles, if any, are of 64 rows as it is.
 __device__ inline std::size_t place_of_copy(const Bf16Copy& copy,
                                             std::uint32_t in_tile,
@@ -23,37 +14,6 @@ __device__ inline std::size_t place_of_copy(const Bf16Copy& copy,
   if (copy.tile_rows == 0) return (blockIdx.y * 64ull + in_tile) * copy.stride + column;
   return (std::size_t{blockIdx.y} * (copy.stride / 64) + column / 64) * 4096 + in_tile * 64 +
          ((column % 64 / 8) ^ (in_tile % 8)) * 8 + column % 8;
-}
-
-// By a thread of each issuing warp: the chunks of every kIssuers-th tile.
-template <class P>
-__device__ inline void bring_every(const WideArgs& p, const WideShare& share, const WideMemory& m) {
-  constexpr unsigned kMost = P::kPassTiles / P::kIssuers;
-  if (threadIdx.x % 32 > 0) return;
-  const unsigned issuer = threadIdx.x % P::kWeightThreads / 32;
-  const std::uint32_t n_chunks = chunks_of(p.format.k), chunk_bytes = p.format.chunk_bytes;
-  WideTurn turn{p.n_slots};
-  for (std::uint32_t i = 0; i < share.n_passes; ++i) {
-    const WideShare::Pass pass = share.pass(i);
-    const unsigned n = (pass.n + P::kIssuers - 1 - issuer) / P::kIssuers;
-    const unsigned char* from[kMost];
-#pragma unroll
-    for (unsigned j = 0; j < kMost; ++j)
-      from[j] = tile_of(p, min(pass.first + issuer + j * P::kIssuers, p.n_tiles - 1));
-    for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += P::kStageChunks, turn.next()) {
-      const std::uint32_t full = m.full(turn.slot),
-                          n_bytes = min(P::kStageChunks, n_chunks - chunk) * chunk_bytes;
-      const std::uint32_t to =
-          m.at + turn.slot * m.slot_bytes + issuer * P::kStageChunks * chunk_bytes;
-      barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
-      barrier_arrive_after_runs(full, n * n_bytes);
-#pragma unroll
-      for (unsigned j = 0; j < kMost; ++j)
-        if (j < n)
-          copy_run(to + j * P::kIssuers * P::kStageChunks * chunk_bytes,
-                   from[j] + std::size_t{chunk} * chunk_bytes, n_bytes, full);
-    }
-  }
 }
 
 // A warp's slab: of 64 rows, 16 at a time; those that follow move to their place, for registers
@@ -132,10 +92,10 @@ __device__ inline void multiply_many(const WideArgs& p,
 }
 
 template <class F, SlabRows kRows>
-__global__ void KVASIR_PAIRS __launch_bounds__(ManyPlan<F>::kMaxThreads, 1)
+__global__ void KVASIR_PAIRS __launch_bounds__(WidePlan<F, 64>::kMaxThreads, 1)
     many_kernel(const __grid_constant__ WideArgs p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using P = ManyPlan<F>;
+  using P = WidePlan<F, 64>;
   extern __shared__ __align__(1024) unsigned char wide_shared[];
   const unsigned n_multiply = blockDim.x - P::kHelpers;  // threads
   const std::uint32_t begin = shared_address(wide_shared);
@@ -145,7 +105,7 @@ __global__ void KVASIR_PAIRS __launch_bounds__(ManyPlan<F>::kMaxThreads, 1)
                      P::weight_bytes(p.pass_tiles, p.format.chunk_bytes)};
   if (threadIdx.x == 0) {
     for (unsigned i = 0; i < p.n_slots; ++i) {
-      barrier_init(m.full(i), P::kIssuers + 1);
+      barrier_init(m.full(i), 2);
       barrier_init(m.empty(i), n_multiply / 32);
       barrier_init(all_empty(m, i), kPair * (n_multiply / 32));
     }
@@ -159,7 +119,7 @@ __global__ void KVASIR_PAIRS __launch_bounds__(ManyPlan<F>::kMaxThreads, 1)
   if (warp < n_multiply / 32) {
     multiply_many<F, P, kRows>(p, share, m, warp);
   } else if (warp < (n_multiply + P::kWeightThreads) / 32) {
-    bring_every<P>(p, share, m);
+    bring_codes<P>(p, share, m);
   } else {
     bring_shared_x<P>(p, share, m);
   }
@@ -170,17 +130,18 @@ __global__ void KVASIR_PAIRS __launch_bounds__(ManyPlan<F>::kMaxThreads, 1)
 
 template <class F>
 void launch_many_rows(Queue& queue, WideArgs p) {
-  using P = ManyPlan<F>;
+  using P = WidePlan<F, 64>;
   const unsigned grain = p.is_gated ? 2 : 1, n_units = p.n_tiles / grain;
   const unsigned n_blocks = blocks_in_pairs(n_units, p.n_sms);
   const unsigned most = (n_units + n_blocks - 1) / n_blocks * grain;  // tiles of a block
   p.n_passes = (most + P::kPassTiles - 1) / P::kPassTiles;
+  constexpr unsigned kLeastSlots = 3;
   unsigned slot_bytes = 0;
   do {
     p.pass_tiles = (most / grain + p.n_passes - 1) / p.n_passes * grain;
     slot_bytes = P::slot_bytes(p.pass_tiles, p.format.chunk_bytes);
     p.n_slots = P::kRoom / slot_bytes;
-  } while (p.n_slots < P::kLeastSlots && p.n_passes++ < most);
+  } while (p.n_slots < kLeastSlots && p.n_passes++ < most);
   p.is_spread = !p.is_gated && p.pass_tiles <= kGroupTiles;
   const unsigned n_slabs = p.is_spread ? 2 * p.pass_tiles : p.pass_tiles;
   const unsigned n_groups = n_slabs > kGroupTiles ? 2 : 1;

@@ -19,7 +19,7 @@ template <class F, int kNOf>
 struct WidePlan {
   static constexpr unsigned kN = kNOf;  // rows of x
   static constexpr unsigned kStageChunks = F::kIsDense ? 1 : 2, kStagePanels = 2 * kStageChunks;
-  static constexpr unsigned kWeightThreads = F::kIsDense ? 128 : 32;
+  static constexpr unsigned kWeightThreads = F::kIsDense ? 128 : 64;
   static constexpr unsigned kHelpers = kWeightThreads + 32;
   static constexpr unsigned kPassTiles = 2 * kGroupTiles;
   static constexpr unsigned kMaxThreads = 2 * kWarpgroup + kHelpers;
@@ -91,14 +91,6 @@ __device__ inline const unsigned char* rows_of_half(const WideArgs& p,
          std::size_t{min(row, part.n_out - 1)} * (p.format.k * 2);
 }
 
-// A tile of codes.
-__device__ inline const unsigned char* tile_of(const WideArgs& p, std::uint32_t tile) {
-  const WidePart& part = p.is_gated ? p.parts[tile % 2] : part_of(p, tile);
-  const std::uint32_t of_part = p.is_gated ? tile / 2 : tile - part.first_tile;
-  return static_cast<const unsigned char*>(part.data) +
-         std::size_t{of_part} * chunks_of(p.format.k) * p.format.chunk_bytes;
-}
-
 // A pass of at most kTiles tiles, by 128 threads, 16 bytes each time, of 8 rows at once. What is
 // not there costs instructions all the same: few tiles have kTiles few.
 template <class P, unsigned kTiles>
@@ -141,29 +133,29 @@ __device__ inline void bring_dense(const WideArgs& p, const WideShare& share, co
   copies_wait();
 }
 
-// By one thread: the chunks of each tile, one after another.
+// The chunks of each tile, one after another, by a lane a tile: copies of one warp follow one
+// another slowly, so there are several.
 template <class P>
 __device__ inline void bring_codes(const WideArgs& p, const WideShare& share, const WideMemory& m) {
-  constexpr unsigned kStageChunks = P::kStageChunks;
-  if (threadIdx.x % P::kWeightThreads > 0) return;
+  constexpr unsigned kWarps = P::kWeightThreads / 32;
+  const unsigned tile_in_pass = threadIdx.x % 32 * kWarps + threadIdx.x / 32 % kWarps;
   const std::uint32_t n_chunks = chunks_of(p.format.k), chunk_bytes = p.format.chunk_bytes;
   WideTurn turn{p.n_slots};
   for (std::uint32_t i = 0; i < share.n_passes; ++i) {
     const WideShare::Pass pass = share.pass(i);
-    const unsigned char* from[P::kPassTiles];
-#pragma unroll
-    for (unsigned j = 0; j < P::kPassTiles; ++j)
-      from[j] = tile_of(p, min(pass.first + j, p.n_tiles - 1));
-    for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += kStageChunks, turn.next()) {
-      const std::uint32_t to = m.at + turn.slot * m.slot_bytes, full = m.full(turn.slot);
-      const std::uint32_t n_bytes = min(kStageChunks, n_chunks - chunk) * chunk_bytes;
+    const std::uint32_t tile = min(pass.first + tile_in_pass, p.n_tiles - 1);
+    const WidePart& part = p.is_gated ? p.parts[tile % 2] : part_of(p, tile);
+    const std::uint32_t of_part = p.is_gated ? tile / 2 : tile - part.first_tile;
+    const auto* const from = static_cast<const unsigned char*>(part.data) +
+                             std::size_t{of_part} * n_chunks * chunk_bytes;
+    for (std::uint32_t chunk = 0; chunk < n_chunks; chunk += P::kStageChunks, turn.next()) {
+      const std::uint32_t full = m.full(turn.slot);
+      const std::uint32_t n_bytes = min(P::kStageChunks, n_chunks - chunk) * chunk_bytes;
       barrier_wait(m.empty(turn.slot), turn.parity ^ 1);
-      barrier_arrive_after_runs(full, pass.n * n_bytes);
-#pragma unroll
-      for (unsigned j = 0; j < P::kPassTiles; ++j)
-        if (j < pass.n)
-          copy_run(to + j * kStageChunks * chunk_bytes, from[j] + std::size_t{chunk} * chunk_bytes,
-                   n_bytes, full);
+      if (tile_in_pass == 0) barrier_arrive_after_runs(full, pass.n * n_bytes);
+      if (tile_in_pass < pass.n)
+        copy_run(m.at + turn.slot * m.slot_bytes + tile_in_pass * P::kStageChunks * chunk_bytes,
+                 from + std::size_t{chunk} * chunk_bytes, n_bytes, full);
     }
   }
 }
