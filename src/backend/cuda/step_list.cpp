@@ -151,9 +151,9 @@ cudaError_t StepList::capture(cudaGraphExec_t& out) noexcept {
   return made ? made : freed;
 }
 
-// A kernel may take more dynamic shared memory than 48 KiB, and clusters of more than 8 blocks, only
-// after it was told so. What it was told is the whole process's: of several devices none may lower
-// it.
+// A kernel may take more dynamic shared memory than 48 KiB, and clusters of more than 8 blocks,
+// only after it was told so. What it was told is the whole process's: of several devices none may
+// lower it.
 void StepList::allow_shared(const void* kernel, std::size_t shared_bytes) noexcept {
   if (shared_bytes <= kPlainShared) return;
   std::size_t& limit = shared_limits_[kernel];
