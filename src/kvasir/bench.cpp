@@ -152,6 +152,18 @@ std::string phase_line(const char* name, std::uint32_t n, const Phase& p, const 
   return line;
 }
 
+// Some tokens and steps; on a GPU also a whole step of a prompt, since the first one of its size
+// chooses among the library's ways.
+Status warm_up(EngineRig& rig, const Options& options) {
+  constexpr std::uint32_t kTokens = 64, kSteps = 4;
+  const std::uint32_t n_steps = std::min(options.n_decode, kSteps);
+  KVASIR_TRY_DO(time_rows(rig, options.n_rows, std::min(options.n_prefill, kTokens), n_steps));
+  if (rig.device->name() == "cuda")
+    KVASIR_TRY_DO(
+        time_rows(rig, 1, std::min(options.n_prefill, rig.model->max_step_tokens()), n_steps));
+  return {};
+}
+
 }  // namespace
 
 Result<Report> run(const Options& options) {
@@ -165,9 +177,7 @@ Result<Report> run(const Options& options) {
   report.n_prefill = options.n_prefill;
   report.n_decode = options.n_decode;
   report.n_rows = options.n_rows;
-  constexpr std::uint32_t kWarmUpTokens = 64, kWarmUpSteps = 4;
-  KVASIR_TRY_DO(time_rows(*rig, options.n_rows, std::min(options.n_prefill, kWarmUpTokens),
-                          std::min(options.n_decode, kWarmUpSteps)));
+  KVASIR_TRY_DO(warm_up(*rig, options));
   if (rig->timed) {
     rig->timed->take(TimedDevice::kPrefill);
     rig->timed->take(TimedDevice::kDecode);
