@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${KVASIR_BIN:-}
 backend=${BACKEND:-cuda}
-shapes=${SHAPES:-"qwen3-0.6b:4:512:128:1 qwen3-0.6b:bf16:512:128:1 llama-3.1-8b:bf16:4096:64:1 llama-3.1-8b:bf16:1024:256:64:256 llama-3.1-8b:4:4096:64:1"}
+shapes=${SHAPES:-"qwen3-0.6b:4:512:128:1 llama-3.1-8b:bf16:512:128:1 llama-3.1-8b:bf16:4096:64:1 llama-3.1-8b:bf16:2048:32:64 llama-3.1-8b:bf16:2048:32:64:0:8 llama-3.1-8b:bf16:1024:256:64:256 llama-3.1-8b:4:512:128:1 llama-3.1-8b:bf16:32768:8:1"}
 if [ -z "$binary" ]; then
   cmake --preset release -DKVASIR_CUDA=ON >/dev/null
   cmake --build --preset release -j "$(nproc)" --target kvasir
