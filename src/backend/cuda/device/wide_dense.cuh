@@ -1,4 +1,4 @@
-// Where wide products of bf16 weights leave what they come to. A thread's results go through one
+// Where wide products leave what they come to. Of bf16 weights a thread's results go through one
 // short loop: code that is run once a pass waits for each of its lines to be fetched.
 #pragma once
 

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/device/activation.cuh"
 #include "backend/cuda/device/wide_codes.cuh"
+#include "backend/cuda/device/wide_dense.cuh"
 #include "backend/cuda/device/wide_ring.cuh"
 
 namespace kvasir::backend::cuda {
@@ -78,16 +79,6 @@ __device__ inline void skip_pass(const WideArgs& p, Walk& walk) {
     walk.leave(walk.enter());
 }
 
-__device__ inline void put(const WideArgs& p,
-                           std::uint32_t row,
-                           std::uint32_t column,
-                           float value) {
-  if (p.out) p.out[row * p.out_stride + column] = value;
-  if (p.copy.data)
-    static_cast<__nv_bfloat16*>(p.copy.data)[p.copy.place(row, column)] =
-        __float2bfloat16_rn(value);
-}
-
 // A warp's slab.
 template <int kN>
 __device__ inline void store_slab(const WideArgs& p,
@@ -100,9 +91,6 @@ __device__ inline void store_slab(const WideArgs& p,
   const unsigned lane = threadIdx.x % 32;
   const std::uint32_t tile = first_tile + slab.tile;
   const WidePart& part = is_gated ? p.parts[0] : part_of(p, tile);
-  const auto biased = [](float sum, const float* bias, std::uint32_t output) {
-    return bias ? __fadd_rn(sum, bias[output]) : sum;
-  };
 #pragma unroll
   for (int four = 0; four < kN / 2; four += kAtOnce) {
 #pragma unroll
@@ -114,14 +102,14 @@ __device__ inline void store_slab(const WideArgs& p,
       if (is_gated) {
         const std::uint32_t output = tile * 8 + lane / 4;
         if (output < part.n_out)
-          put(p, row, output,
-              activate(p.activation, p.limit, biased(own[i], p.parts[0].bias, output),
-                       biased(own[i % 2 + 2], p.parts[1].bias, output)));
+          put_one(p, row, output,
+                  activate(p.activation, p.limit, biased(own[i], p.parts[0].bias, output),
+                           biased(own[i % 2 + 2], p.parts[1].bias, output)));
       } else {
         const std::uint32_t output =
             (tile - part.first_tile) * 16 + lane / 4 + 8 * (is_second ? 1 : slab.half);
         if (output < part.n_out)
-          put(p, row, part.out_column + output, biased(own[i], part.bias, output));
+          put_one(p, row, part.out_column + output, biased(own[i], part.bias, output));
       }
     }
   }
