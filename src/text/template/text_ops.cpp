@@ -56,7 +56,8 @@ bool is_final_sigma(std::string_view s, std::size_t at, std::size_t end) {
 // One byte stays one byte, so the origins are those of s.
 Value change_ascii_case(Interp& in, const Str& s, bool to_upper) {
   const std::size_t n = s.bytes.size();
-  if (!in.can_take(n) || !in.work(static_cast<std::int64_t>(n))) return Value::error();
+  // Looked through for is_ascii, then written.
+  if (!in.can_take(n) || !in.work(static_cast<std::int64_t>(n) * 3)) return Value::error();
   char* bytes = in.arena().bytes(n + 1);
   std::transform(s.bytes.begin(), s.bytes.end(), bytes, [to_upper](char c) {
     const char first = to_upper ? 'a' : 'A';
@@ -236,7 +237,7 @@ Value split(Interp& in, Str& s, const Str* separator, std::int64_t max, bool fro
     const std::size_t found = s.bytes.substr(0, end).rfind(needle);
     const std::size_t scanned = end - (found == s.bytes.npos ? 0 : found);
     // rfind goes byte by byte and compares the needle at each place.
-    const std::size_t cost = std::clamp<std::size_t>(needle.size(), 12, 64);
+    const std::size_t cost = std::clamp<std::size_t>(needle.size(), 24, 64);
     if (!in.work(static_cast<std::int64_t>(scanned * cost))) break;
     if (found == s.bytes.npos || !in.tick()) break;
     parts->items.push_back(part(in, s, found + needle.size(), end));
