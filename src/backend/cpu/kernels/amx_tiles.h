@@ -31,6 +31,8 @@ class HardwareTiles {
   HardwareTiles(const HardwareTiles&) = delete;
   HardwareTiles& operator=(const HardwareTiles&) = delete;
 
+  // Also for a tile whose use has ended: while the core's other thread is busy, tiles are renamed
+  // only as far as others hold nothing.
   template <int T>
   inline __attribute__((always_inline)) void clear() {
     __asm__ volatile("tilezero %%tmm%c0" : : "i"(T));
@@ -112,7 +114,7 @@ class EmulatedTiles {
   static void store_row(std::uint8_t* to, __m512i row) { _mm512_storeu_si512(to, row); }
 
   TileConfig config_;
-  alignas(64) std::uint8_t tiles_[8][16][64];
+  alignas(64) std::uint8_t tiles_[8][16][64] = {};  // as ldtilecfg leaves them
 };
 
 }  // namespace

@@ -66,7 +66,6 @@ class TileEngine {
       const bool is_there = first < a.keys_seen.end && first + kKeyRun > a.keys_seen.begin;
       runs_[i] = is_there ? key_row(a.job, a.item, a.job.k, first) : nullptr;
     }
-    unrolled<0, kKeyRuns>([&]<int Run>() { tiles_.template clear<kScores0 + Run>(); });
   }
   // A run of keys and a quarter of head_dim, or what of that its first 256 have.
   template <int Run>
@@ -83,9 +82,9 @@ class TileEngine {
     for (std::size_t step = 8; step < a.n_steps; ++step)
       unrolled<0, kKeyRuns>([&]<int Run>() { score_step<Run, kQueries0>(a, block, step); });
     unrolled<0, kKeyRuns>([&]<int Run>() __attribute__((always_inline)) {
-      if (runs_[Run])
-        tiles_.template store<kScores0 + Run>(scores + std::size_t{Run} * kBlockFloats,
-                                              kTileStride);
+      if (!runs_[Run]) return;
+      tiles_.template store<kScores0 + Run>(scores + std::size_t{Run} * kBlockFloats, kTileStride);
+      tiles_.template clear<kScores0 + Run>();
     });
   }
 
@@ -98,7 +97,7 @@ class TileEngine {
     _mm512_storeu_si512(to + kOperandStride, join_normal_bf16(e[2], e[3], interleave));
   }
 
-  // Tiles are two products ahead of the lanes that merge them.
+  // A product leaves its tile when the next one is on its way, and is merged one later still.
   template <class Merge>
   inline __attribute__((always_inline)) void weigh(const LaneAttention& a,
                                                    std::uint32_t slot,
@@ -113,18 +112,20 @@ class TileEngine {
         const std::uint8_t* const values =
             a.values_of(slot) + std::size_t{part} * 2 * 16 * kTileStride;
         const bool merges = part >= kAhead && part < n_parts + kAhead, weighs = part < n_parts;
-        if (weighs) {
-          tiles_.template clear<kScores0 + J>();
-          weigh_step<0, J>(values);
+        if (weighs) weigh_step<0, J>(values);
+        if (part > 0 && part <= n_parts) {
+          constexpr int kBefore = (J + 3) % 4;
+          tiles_.template store<kScores0 + kBefore>(a.product + kBefore * kBlockFloats,
+                                                    kTileStride);
+          tiles_.template clear<kScores0 + kBefore>();
         }
         if (merges) merge(part - kAhead, 0);
-        if (weighs) {
-          weigh_step<1, J>(values);
-          tiles_.template store<kScores0 + J>(a.product + J * kBlockFloats, kTileStride);
-        }
+        if (weighs) weigh_step<1, J>(values);
         if (merges) merge(part - kAhead, 1);
       });
     }
+    tiles_.template clear<kQueries0>();
+    tiles_.template clear<kQueries1>();
   }
 
  private:
@@ -139,12 +140,14 @@ class TileEngine {
     if (!runs_[Run]) return;
     tiles_.template load<kKeys0 + Run % 2>(runs_[Run] + step * 64, std::size_t{a.job.head_dim} * 2);
     tiles_.template multiply_bf16<kScores0 + Run, kKeys0 + Run % 2, kQueries>();
+    tiles_.template clear<kKeys0 + Run % 2>();
   }
   template <int kStepOfKeys, int J>
   inline __attribute__((always_inline)) void weigh_step(const std::uint8_t* values) {
     tiles_.template load<kKeys0 + kStepOfKeys>(values + kStepOfKeys * 16 * kTileStride,
                                                kTileStride);
     tiles_.template multiply_bf16<kScores0 + J, kKeys0 + kStepOfKeys, kQueries0 + kStepOfKeys>();
+    tiles_.template clear<kKeys0 + kStepOfKeys>();
   }
 
   Tiles tiles_{attention_shapes()};

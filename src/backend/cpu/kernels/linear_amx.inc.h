@@ -7,7 +7,8 @@ namespace {
 
 // ---- dense weights ----
 
-// Sums of rows [0, 16) and [16, 32) by outputs [0, 16) and [16, 32); rows; outputs.
+// Sums of rows [0, 16) and [16, 32) by outputs [0, 16) and [16, 32), all zero between panels; rows;
+// outputs.
 enum TileName { kSum00, kSum01, kSum10, kSum11, kRows0, kRows1, kOutputs0, kOutputs1 };
 
 // Rows of a panel whose sums are complete, written a few at a time while the tiles go on.
@@ -23,6 +24,12 @@ struct RowsDone {
   }
 };
 
+template <int kSum, class Tiles>
+inline __attribute__((always_inline)) void leave(Tiles& tiles, float* to) {
+  tiles.template store<kSum>(to, kTileStride);
+  tiles.template clear<kSum>();
+}
+
 // All steps of two row blocks, or of one: few rows, which wait for the panel's codes.
 template <bool kTwo, class Tiles>
 inline void few_rows(Tiles& tiles, const TileJob& t, std::uint32_t panel) {
@@ -32,10 +39,6 @@ inline void few_rows(Tiles& tiles, const TileJob& t, std::uint32_t panel) {
   const std::uint16_t *x0 = t.job.x_tiles + t.row_begin / kTileRows * x_stride, *x1 = x0 + x_stride;
   const std::uint8_t* codes = t.job.weight + panel * w.panel_bytes;
   LinesAhead ahead{codes + kPrefetchBytes, codes + w.panel_bytes + kPrefetchBytes};
-  tiles.template clear<kSum00>();
-  tiles.template clear<kSum01>();
-  tiles.template clear<kSum10>();
-  tiles.template clear<kSum11>();
   for (std::uint32_t s = 0; s < w.n_groups; ++s, codes += w.group_bytes, x0 += tile, x1 += tile) {
     ahead.ask(lines);
     tiles.template load<kOutputs0>(codes, kPanel * 4);
@@ -43,25 +46,27 @@ inline void few_rows(Tiles& tiles, const TileJob& t, std::uint32_t panel) {
     tiles.template multiply_bf16<kSum00, kRows0, kOutputs0>();
     tiles.template load<kOutputs1>(codes + 64, kPanel * 4);
     tiles.template multiply_bf16<kSum01, kRows0, kOutputs1>();
+    tiles.template clear<kRows0>();
     if constexpr (kTwo) {
       tiles.template load<kRows1>(x1, kTileStride);
       tiles.template multiply_bf16<kSum10, kRows1, kOutputs0>();
       tiles.template multiply_bf16<kSum11, kRows1, kOutputs1>();
+      tiles.template clear<kRows1>();
     }
+    tiles.template clear<kOutputs0>();
+    tiles.template clear<kOutputs1>();
   }
-  tiles.template store<kSum00>(t.sums(0), kTileStride);
-  tiles.template store<kSum01>(t.sums(0) + kTileFloats, kTileStride);
+  leave<kSum00>(tiles, t.sums(0));
+  leave<kSum01>(tiles, t.sums(0) + kTileFloats);
   if constexpr (kTwo) {
-    tiles.template store<kSum10>(t.sums(1), kTileStride);
-    tiles.template store<kSum11>(t.sums(1) + kTileFloats, kTileStride);
+    leave<kSum10>(tiles, t.sums(1));
+    leave<kSum11>(tiles, t.sums(1) + kTileFloats);
   }
   RowsDone done{.t = t, .panel = panel, .next = 0, .end = t.row_end - t.row_begin};
   done.put(done.end);
 }
 
-// Many rows by a panel: a stretch of its steps stays in L1 while row blocks go by, in two pairs of
-// tiles by turns. A block's sums leave theirs when the next one's products are on their way: a
-// store that waits for its tile keeps everything behind it from starting.
+// Many rows by a panel: a stretch of its steps stays in L1 while row blocks go by.
 template <class Tiles>
 class TallPanel {
  public:
@@ -73,7 +78,7 @@ class TallPanel {
         done_{.t = t, .panel = panel, .next = 0, .end = 0} {}
 
   void multiply() {
-    const std::uint32_t n_blocks = t_.n_row_blocks();
+    const std::uint32_t n_blocks = t_.n_row_blocks(), n_rows = t_.row_end - t_.row_begin;
     for (std::uint32_t begin = 0; begin < w_.n_groups; begin += kDenseBlockSteps) {
       const std::uint32_t left = w_.n_groups - begin,
                           n = left < kDenseBlockSteps ? left : kDenseBlockSteps;
@@ -82,63 +87,40 @@ class TallPanel {
       ahead_ = {next, next + bytes};
       const auto lines = static_cast<std::uint32_t>(w_.group_bytes / 64);
       lines_a_step_ = (lines + n_blocks - 1) / n_blocks;
-      for (std::uint32_t block = 0; block < n_blocks; ++block, turn_ = !turn_)
-        turn_ ? steps<kSum10>(block, begin, n) : steps<kSum00>(block, begin, n);
+      for (std::uint32_t block = 0; block < n_blocks; ++block) {
+        steps(block, begin, n);
+        const std::uint32_t rows = (block + 1) * kTileRows;
+        if (begin + n == w_.n_groups) done_.end = rows < n_rows ? rows : n_rows;
+      }
     }
-    turn_ ? leave<kSum00>() : leave<kSum10>();
-    done_.put(t_.row_end - t_.row_begin);
+    done_.put(n_rows);
   }
 
  private:
-  template <int kSums>
-  inline __attribute__((always_inline)) void steps(std::uint32_t block,
-                                                   std::uint32_t begin,
-                                                   std::uint32_t n) {
-    constexpr int kOthers = kSums == kSum00 ? kSum10 : kSum00;
+  inline void steps(std::uint32_t block, std::uint32_t begin, std::uint32_t n) {
     constexpr std::size_t kTile = std::size_t{kStep} * kTileRows;
     float* const sums = t_.sums(block);
     const std::uint16_t* x =
         t_.job.x_tiles + ((t_.row_begin / kTileRows + block) * w_.n_groups + begin) * kTile;
     const std::uint8_t* codes = weight_ + begin * w_.group_bytes;
-    if (begin == 0) {
-      tiles_.template clear<kSums>();
-      tiles_.template clear<kSums + 1>();
-    } else {
-      tiles_.template load<kSums>(sums, kTileStride);
-      tiles_.template load<kSums + 1>(sums + kTileFloats, kTileStride);
+    if (begin > 0) {
+      tiles_.template load<kSum00>(sums, kTileStride);
+      tiles_.template load<kSum01>(sums + kTileFloats, kTileStride);
     }
     for (std::uint32_t s = 0; s < n; ++s, codes += w_.group_bytes, x += kTile) {
       ahead_.ask_beyond_l1(lines_a_step_);
-      tiles_.template load<kOutputs0>(codes, kPanel * 4);
       tiles_.template load_once<kRows0>(x, kTileStride);
-      tiles_.template multiply_bf16<kSums, kRows0, kOutputs0>();
+      tiles_.template load<kOutputs0>(codes, kPanel * 4);
+      tiles_.template multiply_bf16<kSum00, kRows0, kOutputs0>();
+      tiles_.template clear<kOutputs0>();
       tiles_.template load<kOutputs1>(codes + 64, kPanel * 4);
-      tiles_.template multiply_bf16<kSums + 1, kRows0, kOutputs1>();
-      if (s == 1) leave_first<kOthers>();
-      if (s == 3) leave<kOthers>();
-      done_.put(2);
+      tiles_.template multiply_bf16<kSum01, kRows0, kOutputs1>();
+      tiles_.template clear<kRows0>();
+      tiles_.template clear<kOutputs1>();
+      done_.put(1);
     }
-    leave<kOthers>();
-    left_ = sums;
-    rows_left_ = begin + n == w_.n_groups ? (block + 1) * kTileRows : 0;
-  }
-
-  // What the tiles of the block before still hold.
-  template <int kSums>
-  inline __attribute__((always_inline)) void leave_first() {
-    if (!left_ || first_has_left_) return;
-    tiles_.template store<kSums>(left_, kTileStride);
-    first_has_left_ = true;
-  }
-  template <int kSums>
-  inline __attribute__((always_inline)) void leave() {
-    if (!left_) return;
-    leave_first<kSums>();
-    tiles_.template store<kSums + 1>(left_ + kTileFloats, kTileStride);
-    left_ = nullptr;
-    first_has_left_ = false;
-    const std::uint32_t n_rows = t_.row_end - t_.row_begin;
-    done_.end = rows_left_ < n_rows ? rows_left_ : n_rows;
+    leave<kSum00>(tiles_, sums);
+    leave<kSum01>(tiles_, sums + kTileFloats);
   }
 
   Tiles& tiles_;
@@ -148,9 +130,6 @@ class TallPanel {
   RowsDone done_;
   LinesAhead ahead_{};
   std::uint32_t lines_a_step_ = 0;
-  float* left_ = nullptr;        // where sums still in tiles belong
-  std::uint32_t rows_left_ = 0;  // complete with them; 0: none
-  bool first_has_left_ = false, turn_ = false;
 };
 
 template <class Tiles>
@@ -177,10 +156,10 @@ inline TileConfig dense_shapes(std::uint32_t rows) {
 
 inline TileConfig quantized_shapes(std::uint32_t rows, std::uint32_t step) {
   TileConfig config;
-  for (int products = kProducts0; products <= kProducts1; ++products)
+  for (int products = kProducts0; products <= kProducts2; ++products)
     config.set(products, rows, 64);
   for (int x = kHeld0; x <= kHeld3; ++x) config.set(x, rows, 2 * step);
-  for (int codes = kCodes0; codes <= kCodes1; ++codes) config.set(codes, step / 2, 64);
+  config.set(kCodes, step / 2, 64);
   return config;
 }
 

@@ -69,6 +69,8 @@ struct Cut {
   static constexpr int kEights = kStepK / 8;  // pieces that a step is unpacked by
   static constexpr std::size_t kTile = std::size_t{kStepK} * kTileRows;  // bf16 values
   static constexpr std::size_t kEightBytes = 8 * kPanel / (kKind == CodeKind::nibble ? 2 : 1);
+  // A group's products leave their tile when so many groups more are on their way.
+  static constexpr int kStoreLag = kGroupSteps == 1 ? 2 : 1, kProductTiles = kStoreLag + 1;
 };
 
 // Some steps of one panel, or of two side by side.
@@ -140,7 +142,7 @@ __attribute__((noinline)) void unpack_block(const PackedLayout& w, const CodeBlo
 
 // ---- rows by a block ----
 
-enum QuantizedTile { kHeld0, kHeld1, kHeld2, kHeld3, kCodes0, kCodes1, kProducts0, kProducts1 };
+enum QuantizedTile { kHeld0, kHeld1, kHeld2, kHeld3, kCodes, kProducts0, kProducts1, kProducts2 };
 
 // 16 rows over a block.
 struct RowsOfBlock {
@@ -156,10 +158,13 @@ struct RowsOfBlock {
 constexpr int kPlacesOfProducts = 2;
 
 // Products of the J-th group that comes by, of kGroups for each half.
-template <class C, int J, class Tiles>
+template <class C, int J, int kN, class Tiles>
 inline __attribute__((always_inline)) void store_products(Tiles& tiles, float* products) {
-  tiles.template store<kProducts0 + J % 2>(
-      products + J % kPlacesOfProducts * static_cast<int>(kTileFloats), kTileStride);
+  if constexpr (J < 0 || J >= kN) return;
+  constexpr int kFrom = kProducts0 + J % C::kProductTiles;
+  tiles.template store<kFrom>(products + J % kPlacesOfProducts * static_cast<int>(kTileFloats),
+                              kTileStride);
+  tiles.template clear<kFrom>();
 }
 
 // A quarter of the rows of the J-th group's products, if it is one of kN. (GCC 12: a loop in the
@@ -201,7 +206,7 @@ __attribute__((noinline)) void multiply_rows(Tiles& tiles,
                                              const RowsOfBlock& given,
                                              const CodeBlock& next_given,
                                              float* products) {
-  constexpr int kN = kHalves * C::kGroups, kLast = C::kGroupSteps - 1;
+  constexpr int kN = kHalves * C::kGroups;
   const RowsOfBlock rows = given;
   const CodeBlock next = next_given;
   const __m512i table = table_of(w);
@@ -218,36 +223,32 @@ __attribute__((noinline)) void multiply_rows(Tiles& tiles,
   unrolled<0, C::kSteps>([&]<int S>() __attribute__((always_inline)) {
     tiles.template load<kHeld0 + S>(rows.x + S * C::kTile, C::kStepK * 2);
   });
-  unrolled<0, kN + 2>([&]<int J>() __attribute__((always_inline)) {
+  constexpr int kScaleLag = C::kStoreLag + 1;
+  unrolled<0, kN + kScaleLag>([&]<int J>() __attribute__((always_inline)) {
     if constexpr (J < kN) {
       unrolled<0, C::kGroupSteps>([&]<int K>() __attribute__((always_inline)) {
         constexpr int kStep = J % C::kGroups * C::kGroupSteps + K,
-                      kNth = J / C::kGroups * C::kSteps + kStep, kCodes = kCodes0 + kNth % 2;
+                      kNth = J / C::kGroups * C::kSteps + kStep;
         tiles.template load<kCodes>(
             rows.codes + J / C::kGroups * static_cast<int>(kHalfCodes) + kStep * C::kTile,
             kTileStride);
-        if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 0, R>(rows, products, sums);
-        if constexpr (K == 0) tiles.template clear<kProducts0 + J % 2>();
-        tiles.template multiply_bf16<kProducts0 + J % 2, kHeld0 + kStep, kCodes>();
+        tiles.template multiply_bf16<kProducts0 + J % C::kProductTiles, kHeld0 + kStep, kCodes>();
+        tiles.template clear<kCodes>();
         constexpr int kLines = C::kStepK * 2 / kHalves, kOfLine = 32;  // of x; values
 #pragma GCC unroll 32
         for (int line = kNth * kLines / 4; line < (kNth + 1) * kLines / 4; ++line)
           prefetch(rows.next_x + line * kOfLine);
         if constexpr (kUnpacks) unpack.template operator()<kNth>();
-        if constexpr (kLast == 0) scale_rows<C, J - 2, kN, 1, R>(rows, products, sums);
-        if constexpr (J > 0 && K == (kLast > 0 ? 1 : 0)) store_products<C, J - 1>(tiles, products);
-        if constexpr (kLast == 3) {
-          scale_rows<C, J - 2, kN, K, R>(rows, products, sums);
-        } else {
-          constexpr int kFrom = kLast == 0 ? 2 : 2 * K;
-          scale_rows<C, J - 2, kN, kFrom, R>(rows, products, sums);
-          scale_rows<C, J - 2, kN, kFrom + 1, R>(rows, products, sums);
-        }
+        if constexpr (K == 0) store_products<C, J - C::kStoreLag, kN>(tiles, products);
+        constexpr int kFrom = 4 * K / C::kGroupSteps, kTo = 4 * (K + 1) / C::kGroupSteps;
+        unrolled<kFrom, kTo>([&]<int Q>() __attribute__((always_inline)) {
+          scale_rows<C, J - kScaleLag, kN, Q, R>(rows, products, sums);
+        });
       });
     } else {
-      if constexpr (J == kN) store_products<C, J - 1>(tiles, products);
+      store_products<C, J - C::kStoreLag, kN>(tiles, products);
       unrolled<0, 4>([&]<int Q>() __attribute__((always_inline)) {
-        scale_rows<C, J - 2, kN, Q, R>(rows, products, sums);
+        scale_rows<C, J - kScaleLag, kN, Q, R>(rows, products, sums);
       });
     }
   });
@@ -268,13 +269,13 @@ __attribute__((noinline)) void multiply_short_half(Tiles& tiles,
     store(sums + 16 * r, _mm512_maskz_loadu_ps(rows.before, sums + 16 * r));
   for (std::uint32_t step = 0; step < n_steps; scales += kPanel) {
     const std::uint32_t group = step / C::kGroupSteps;
-    tiles.template clear<kProducts0>();
     for (int i = 0; i < C::kGroupSteps; ++i, ++step) {
       tiles.template load<kHeld0>(rows.x + step * C::kTile, C::kStepK * 2);
-      tiles.template load<kCodes0>(codes + step * C::kTile, kTileStride);
-      tiles.template multiply_bf16<kProducts0, kHeld0, kCodes0>();
+      tiles.template load<kCodes>(codes + step * C::kTile, kTileStride);
+      tiles.template multiply_bf16<kProducts0, kHeld0, kCodes>();
     }
     tiles.template store<kProducts0>(products, kTileStride);
+    tiles.template clear<kProducts0>();
     for (std::size_t r = 0; r < kTileRows; ++r) {
       F32x16 sum = fma(load(scales), load(products + 16 * r), load(sums + 16 * r));
       if (rows.group_sums)

@@ -5,9 +5,9 @@ namespace {
 
 constexpr std::uint32_t kTileRows = 16;
 constexpr std::size_t kTileFloats = kTileRows * 16;
-constexpr std::size_t kTileStride = 64;        // of tiles that lie in memory as they are
-constexpr std::uint32_t kDenseBlockSteps = 8;  // of a panel: they stay in L1
-constexpr std::uint32_t kBlockSteps = 4;       // of a panel of codes, unpacked together
+constexpr std::size_t kTileStride = 64;         // of tiles that lie in memory as they are
+constexpr std::uint32_t kDenseBlockSteps = 16;  // of a panel: they stay in L1
+constexpr std::uint32_t kBlockSteps = 4;        // of a panel of codes, unpacked together
 constexpr std::uint32_t kHalfCodes = kBlockSteps * kStep * 16;  // bf16 codes of half a block
 constexpr std::uint32_t kPanelsTogether = 2;  // of codes, multiplied with rows that stay in tiles
 constexpr std::size_t kStreamBytes = std::size_t{2} << 20;  // outputs that no cache should keep
