@@ -96,7 +96,9 @@ class LoneAttention {
     float* partial = item_.partials;
     if (partial) start_part(item_, s_, n_, &begin, &end);
     for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
-      if (!attend_tile(tile, inside(keys, tile), tile + kTileKeys < end)) return false;
+      const std::uint32_t next = tile + kTileKeys;
+      if (!attend_tile(tile, inside(keys, tile), next < end ? inside(keys, next).end : 0))
+        return false;
       if (!partial) continue;
       keep_tile(s_, n_, partial);
       partial += attention_partial_floats(job_.head_dim, n_);
@@ -121,13 +123,13 @@ class LoneAttention {
 
   // What is read next is asked for all the while, evenly in time: the tile's values while its keys
   // are walked and while lanes work on scores, the next tile's keys while its values are walked.
-  bool attend_tile(std::uint32_t tile, KeyRange seen, bool has_next) {
-    const std::size_t row_bytes = std::size_t{job_.head_dim} * 2,
-                      size_bytes = kTileKeys * row_bytes;
+  // Rows from seen.end on are not touched.
+  bool attend_tile(std::uint32_t tile, KeyRange seen, std::uint32_t n_next) {
+    const std::size_t row_bytes = std::size_t{job_.head_dim} * 2;
     const LoneRows keys{key_row(job_, item_, job_.k, tile), row_bytes},
         values{key_row(job_, item_, job_.v, tile), row_bytes};
-    ahead_ = {values.at, values.at + size_bytes};
-    score(keys);
+    ahead_ = {values.at, values.at + seen.end * row_bytes};
+    score(keys, seen.end);
     const std::uint32_t share = (job_.head_dim + 2 * n_ - 1) / (2 * n_);  // of half the lines
     TileState states[kLoneHeads];
     for (std::size_t i = 0; i < n_; ++i) {
@@ -140,32 +142,35 @@ class LoneAttention {
                             high_halves(load(p + j), load(p + j + 16)));
     }
     const std::uint8_t* const next =
-        has_next ? key_row(job_, item_, job_.k, tile + kTileKeys) : nullptr;
-    ahead_ = {next, next ? next + size_bytes : nullptr};
-    if (!weigh(values)) return false;
+        n_next > 0 ? key_row(job_, item_, job_.k, tile + kTileKeys) : nullptr;
+    ahead_ = {next, next ? next + n_next * row_bytes : nullptr};
+    if (!weigh(values, seen.end)) return false;
     merge_tile(states);
     return true;
   }
 
-  // p[pair][key] = q · k.
-  void score(const LoneRows& keys) {
-    for (std::size_t run = 0; run < kTileKeys; run += 32) {
+  // p[pair][key] = q · k, of whole sixteens of keys.
+  void score(const LoneRows& keys, std::uint32_t n_keys) {
+    for (std::size_t run = 0; run < n_keys; run += 32) {
       const std::uint8_t* const at = keys.at + run * keys.row_bytes;
-      tiles_.template clear<kLoneScores0>();
-      tiles_.template clear<kLoneScores1>();
+      const bool has_second = run + 16 < n_keys;
       for (std::size_t d = 0; d < job_.head_dim; d += kStep) {
         tiles_.template load<kLoneHeadTile>(q_ + d * 32, 64);
         tiles_.template load<kLoneRows0>(at + 2 * d, keys.row_bytes);
         tiles_.template multiply_bf16<kLoneScores0, kLoneRows0, kLoneHeadTile>();
+        tiles_.template clear<kLoneRows0>();
         ahead_.ask_beyond_l1(8);
+        if (!has_second) continue;
         tiles_.template load<kLoneRows1>(at + 16 * keys.row_bytes + 2 * d, keys.row_bytes);
         tiles_.template multiply_bf16<kLoneScores1, kLoneRows1, kLoneHeadTile>();
+        tiles_.template clear<kLoneRows1>();
         ahead_.ask_beyond_l1(8);
       }
-      tiles_.template store<kLoneScores0>(scores_ + run * kLanes, 4 * kLanes);
-      tiles_.template store<kLoneScores1>(scores_ + (run + 16) * kLanes, 4 * kLanes);
+      leave<kLoneScores0>(scores_ + run * kLanes, 4 * kLanes);
+      if (has_second) leave<kLoneScores1>(scores_ + (run + 16) * kLanes, 4 * kLanes);
     }
-    for (std::size_t j = 0; j < kTileKeys; j += 16) {
+    tiles_.template clear<kLoneHeadTile>();
+    for (std::size_t j = 0; j < n_keys; j += 16) {
       U32x16 rows[kLanes], columns[kLanes];
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < kLanes; ++i) rows[i] = load_u(scores_ + j * kLanes + 16 * i);
@@ -174,27 +179,35 @@ class LoneAttention {
     }
   }
 
+  // Tiles of sums are zero between uses.
+  template <int T>
+  inline void leave(float* to, std::size_t stride_bytes) {
+    tiles_.template store<T>(to, stride_bytes);
+    tiles_.template clear<T>();
+  }
+
   // The tile's own output, 16 d at a time in two halves of each 32: product[half][pair][16]. False
   // where it is not finite: a value that is not, of a key that no head sees, must not count.
-  bool weigh(const LoneRows& values) {
+  bool weigh(const LoneRows& values, std::uint32_t n_keys) {
     F32x16 nothing = zero();
     for (std::size_t d = 0; d < job_.head_dim; d += kStep) {
       std::uint8_t* const to = values_ + d / kStep % 2 * 4 * 16 * kTileStride;
-      for (std::size_t step = 0; step < 2; ++step)
-        pair_rows(values, step * kStep, d, to + step * 2 * 16 * kTileStride);
-      tiles_.template clear<kLoneOut0>();
-      tiles_.template clear<kLoneOut1>();
-      for (std::size_t step = 0; step < 2; ++step) {
-        const std::uint8_t* const rows = to + step * 2 * 16 * kTileStride;
-        tiles_.template load<kLoneWeights>(weights_ + 64 * step, 2 * kTileKeys);
-        tiles_.template load<kLoneRows0>(rows, kTileStride);
+      const auto rows_of = [&](std::size_t key) { return to + key / kStep * 2 * 16 * kTileStride; };
+      for (std::size_t key = 0; key < n_keys; key += kStep)
+        pair_rows(values, key, n_keys, d, rows_of(key));
+      for (std::size_t key = 0; key < n_keys; key += kStep) {
+        tiles_.template load<kLoneWeights>(weights_ + 2 * key, 2 * kTileKeys);
+        tiles_.template load<kLoneRows0>(rows_of(key), kTileStride);
         tiles_.template multiply_bf16<kLoneOut0, kLoneWeights, kLoneRows0>();
-        tiles_.template load<kLoneRows1>(rows + 16 * kTileStride, kTileStride);
+        tiles_.template clear<kLoneRows0>();
+        tiles_.template load<kLoneRows1>(rows_of(key) + 16 * kTileStride, kTileStride);
         tiles_.template multiply_bf16<kLoneOut1, kLoneWeights, kLoneRows1>();
+        tiles_.template clear<kLoneRows1>();
+        tiles_.template clear<kLoneWeights>();
       }
       float* const product = product_ + d * n_;
-      tiles_.template store<kLoneOut0>(product, 64);
-      tiles_.template store<kLoneOut1>(product + 16 * n_, 64);
+      leave<kLoneOut0>(product, 64);
+      leave<kLoneOut1>(product + 16 * n_, 64);
     }
     for (std::size_t i = 0; i < n_ * job_.head_dim; i += 16)
       nothing = fma(load(product_ + i), zero(), nothing);
@@ -202,14 +215,21 @@ class LoneAttention {
   }
 
   // 32 values of keys [key, key + 32), two keys side by side: of each eight d four, then the
-  // others.
+  // others. Zeros in the place of pairs from n_keys on.
   inline __attribute__((always_inline)) void pair_rows(const LoneRows& values,
                                                        std::size_t key,
+                                                       std::uint32_t n_keys,
                                                        std::size_t d,
                                                        std::uint8_t* to) {
     const std::uint8_t* const at = values.at + key * values.row_bytes + 2 * d;
+    const std::size_t pairs_left = (n_keys - key + 1) / 2,
+                      n_pairs = pairs_left < 16 ? pairs_left : 16;
+    for (std::size_t i = n_pairs; i < 16; ++i) {
+      _mm512_storeu_si512(to + i * kTileStride, _mm512_setzero_si512());
+      _mm512_storeu_si512(to + (16 + i) * kTileStride, _mm512_setzero_si512());
+    }
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < 16; ++i) {
+    for (std::size_t i = 0; i < n_pairs; ++i) {
       const U32x16 first = load_u(at + 2 * i * values.row_bytes),
                    second = load_u(at + (2 * i + 1) * values.row_bytes);
       ahead_.ask_beyond_l1(2);

@@ -156,7 +156,7 @@ inline TileConfig dense_shapes(std::uint32_t rows) {
 
 inline TileConfig quantized_shapes(std::uint32_t rows, std::uint32_t step) {
   TileConfig config;
-  for (int products = kProducts0; products <= kProducts2; ++products)
+  for (int products = kProducts0; products <= kProducts1; ++products)
     config.set(products, rows, 64);
   for (int x = kHeld0; x <= kHeld3; ++x) config.set(x, rows, 2 * step);
   config.set(kCodes, step / 2, 64);

@@ -69,8 +69,6 @@ struct Cut {
   static constexpr int kEights = kStepK / 8;  // pieces that a step is unpacked by
   static constexpr std::size_t kTile = std::size_t{kStepK} * kTileRows;  // bf16 values
   static constexpr std::size_t kEightBytes = 8 * kPanel / (kKind == CodeKind::nibble ? 2 : 1);
-  // A group's products leave their tile when so many groups more are on their way.
-  static constexpr int kStoreLag = kGroupSteps == 1 ? 2 : 1, kProductTiles = kStoreLag + 1;
 };
 
 // Some steps of one panel, or of two side by side.
@@ -142,7 +140,7 @@ __attribute__((noinline)) void unpack_block(const PackedLayout& w, const CodeBlo
 
 // ---- rows by a block ----
 
-enum QuantizedTile { kHeld0, kHeld1, kHeld2, kHeld3, kCodes, kProducts0, kProducts1, kProducts2 };
+enum QuantizedTile { kHeld0, kHeld1, kHeld2, kHeld3, kCodes, kProducts0, kProducts1 };
 
 // 16 rows over a block.
 struct RowsOfBlock {
@@ -155,13 +153,13 @@ struct RowsOfBlock {
   __mmask16 before;             // lanes of the sums that go on: none in the panel's first block
 };
 
-constexpr int kPlacesOfProducts = 2;
+constexpr int kPlacesOfProducts = 2;  // tiles, and in memory
 
 // Products of the J-th group that comes by, of kGroups for each half.
 template <class C, int J, int kN, class Tiles>
 inline __attribute__((always_inline)) void store_products(Tiles& tiles, float* products) {
   if constexpr (J < 0 || J >= kN) return;
-  constexpr int kFrom = kProducts0 + J % C::kProductTiles;
+  constexpr int kFrom = kProducts0 + J % kPlacesOfProducts;
   tiles.template store<kFrom>(products + J % kPlacesOfProducts * static_cast<int>(kTileFloats),
                               kTileStride);
   tiles.template clear<kFrom>();
@@ -223,8 +221,7 @@ __attribute__((noinline)) void multiply_rows(Tiles& tiles,
   unrolled<0, C::kSteps>([&]<int S>() __attribute__((always_inline)) {
     tiles.template load<kHeld0 + S>(rows.x + S * C::kTile, C::kStepK * 2);
   });
-  constexpr int kScaleLag = C::kStoreLag + 1;
-  unrolled<0, kN + kScaleLag>([&]<int J>() __attribute__((always_inline)) {
+  unrolled<0, kN + 2>([&]<int J>() __attribute__((always_inline)) {
     if constexpr (J < kN) {
       unrolled<0, C::kGroupSteps>([&]<int K>() __attribute__((always_inline)) {
         constexpr int kStep = J % C::kGroups * C::kGroupSteps + K,
@@ -232,23 +229,23 @@ __attribute__((noinline)) void multiply_rows(Tiles& tiles,
         tiles.template load<kCodes>(
             rows.codes + J / C::kGroups * static_cast<int>(kHalfCodes) + kStep * C::kTile,
             kTileStride);
-        tiles.template multiply_bf16<kProducts0 + J % C::kProductTiles, kHeld0 + kStep, kCodes>();
+        tiles.template multiply_bf16<kProducts0 + J % kPlacesOfProducts, kHeld0 + kStep, kCodes>();
         tiles.template clear<kCodes>();
         constexpr int kLines = C::kStepK * 2 / kHalves, kOfLine = 32;  // of x; values
 #pragma GCC unroll 32
         for (int line = kNth * kLines / 4; line < (kNth + 1) * kLines / 4; ++line)
           prefetch(rows.next_x + line * kOfLine);
         if constexpr (kUnpacks) unpack.template operator()<kNth>();
-        if constexpr (K == 0) store_products<C, J - C::kStoreLag, kN>(tiles, products);
+        if constexpr (K == 0) store_products<C, J - 1, kN>(tiles, products);
         constexpr int kFrom = 4 * K / C::kGroupSteps, kTo = 4 * (K + 1) / C::kGroupSteps;
         unrolled<kFrom, kTo>([&]<int Q>() __attribute__((always_inline)) {
-          scale_rows<C, J - kScaleLag, kN, Q, R>(rows, products, sums);
+          scale_rows<C, J - 2, kN, Q, R>(rows, products, sums);
         });
       });
     } else {
-      store_products<C, J - C::kStoreLag, kN>(tiles, products);
+      store_products<C, J - 1, kN>(tiles, products);
       unrolled<0, 4>([&]<int Q>() __attribute__((always_inline)) {
-        scale_rows<C, J - kScaleLag, kN, Q, R>(rows, products, sums);
+        scale_rows<C, J - 2, kN, Q, R>(rows, products, sums);
       });
     }
   });
