@@ -51,7 +51,10 @@ class Worker:
         return json.loads(line) if line else {"error": "its process ended"}
 
     def stop(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended before
         self.process.wait(timeout=60)
 
 

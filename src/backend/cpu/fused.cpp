@@ -12,7 +12,7 @@ namespace kvasir::backend::cpu {
 namespace {
 
 constexpr std::uint32_t kFewestRows = 64;   // that repay a gated block in pieces
-constexpr std::uint32_t kFewestTokens = 8;  // of a row, for queries and keys
+constexpr std::uint32_t kFewestTokens = 8;  // for queries and keys
 constexpr std::size_t kPassWork = 3;        // of a norm and what goes with it, an element
 
 // ---- a gated block: gate and up of some columns, activated, become rows of down ----
@@ -160,13 +160,10 @@ void prepare_heads(const CpuDevice& cpu,
                      token, token + 1);
 }
 
-bool has_long_rows(const ops::QueryKeyArgs& a) noexcept {
+bool has_many_tokens(const ops::QueryKeyArgs& a) noexcept {
   std::size_t n_tokens = 0;
-  for (const KvRowView& row : a.kv.rows) {
-    if (row.n_new < kFewestTokens) return false;
-    n_tokens += row.n_new;
-  }
-  return n_tokens == a.q.n_rows;
+  for (const KvRowView& row : a.kv.rows) n_tokens += row.n_new;
+  return n_tokens >= kFewestTokens && n_tokens == a.q.n_rows;
 }
 
 }  // namespace
@@ -185,21 +182,23 @@ void add_norm(ops::Device& device, const ops::AddNormArgs& a) noexcept {
 }
 
 void query_key(ops::Device& device, const ops::QueryKeyArgs& a) noexcept {
-  if (!has_long_rows(a)) return ops::query_key_composed(device, a);
+  if (!has_many_tokens(a)) return ops::query_key_composed(device, a);
   CpuDevice& cpu = cpu_of(device);
   const std::size_t width = std::size_t{a.q.n_cols} + 2 * std::size_t{a.k.n_cols};
-  for (const KvRowView& row : a.kv.rows) {
-    cpu.split(row.n_new, row.n_new * width * kPassWork,
-              [&](std::size_t begin, std::size_t end, int part) {
-                float* const rounded = cpu.thread_scratch(part, a.kv.head_dim);
-                for (auto i = static_cast<std::uint32_t>(begin); i < end; ++i) {
-                  const std::uint32_t token = row.first_token + i;
+  cpu.split(a.q.n_rows, a.q.n_rows * width * kPassWork,
+            [&](std::size_t begin, std::size_t end, int part) {
+              float* const rounded = cpu.thread_scratch(part, a.kv.head_dim);
+              for (const KvRowView& row : a.kv.rows) {
+                const std::size_t first = row.first_token, behind = first + row.n_new;
+                for (std::size_t t = std::max(begin, first); t < std::min(end, behind); ++t) {
+                  const auto token = static_cast<std::uint32_t>(t);
                   prepare_heads(cpu, a, a.q, a.q_norm, a.q_group, token);
                   prepare_heads(cpu, a, a.k, a.k_norm, a.k_group, token);
-                  append_token(cpu, {.k = a.k, .v = a.v, .kv = a.kv}, row, i, rounded);
+                  append_token(cpu, {.k = a.k, .v = a.v, .kv = a.kv}, row, token - row.first_token,
+                               rounded);
                 }
-              });
-  }
+              }
+            });
 }
 
 void gated_mlp(ops::Device& device, const ops::GatedMlpArgs& a) noexcept {

@@ -107,7 +107,7 @@ TEST(QueryKey, HasTheBitsAndTheBytesOfItsComposition) {
     if (is_encoded) c.k_codec = c.v_codec = affine;
     for (const auto& [name, device] : every_device(2)) {
       for (const std::vector<std::uint32_t>& lengths :
-           {std::vector<std::uint32_t>{70, 9}, {1, 40}, {0, 8}}) {
+           {std::vector<std::uint32_t>{70, 9}, {1, 40}, {0, 8}, {1, 7}, {1, 1}}) {
         std::mt19937 rng{79};
         KvLayer layers[2] = {KvLayer(c, kMost), KvLayer(c, kMost)};
         std::vector<float> results[2];
