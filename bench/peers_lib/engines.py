@@ -145,11 +145,14 @@ class Peer:
 
 
 class LlamaCpp(Peer):
-    """Built from source for this machine; GCC 12 breaks its AMX path silently, so that is off."""
+    """Built from source for this machine; GCC 12 breaks its AMX path, so that is off: by the compiler too, whose macros it
+    goes by. Nothing comes from pip's cache, where one build would pass for the other."""
 
     name, module, script, distribution = "llama.cpp", "llama_cpp", "worker_llama_cpp.py", "llama_cpp_python"
-    packages = ("--no-binary", "llama-cpp-python", "llama-cpp-python==0.3.36", "matplotlib==3.11.2")
-    env = {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DGGML_AMX_INT8=OFF -DGGML_AMX_TILE=OFF -DGGML_AMX_BF16=OFF -DLLAVA_BUILD=OFF"}
+    packages = ("--no-cache-dir", "--no-binary", "llama-cpp-python", "llama-cpp-python==0.3.36", "matplotlib==3.11.2")
+    no_amx = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    env = {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DGGML_AMX_INT8=OFF -DGGML_AMX_TILE=OFF -DGGML_AMX_BF16=OFF -DLLAVA_BUILD=OFF "
+                         f"'-DCMAKE_C_FLAGS={no_amx}' '-DCMAKE_CXX_FLAGS={no_amx}'"}
 
 
 class LlamaCppAmx(LlamaCpp):

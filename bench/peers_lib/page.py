@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import tempfile
 
@@ -66,8 +67,10 @@ def machine(result):
     ours = [s for s in result["samples"] if s["engine"] == "kvasir"]
     middle = sorted(ours, key=lambda s: s["read_gb_s"])[len(ours) // 2]
     versions = ", ".join(f"{name} {version}" for name, version in result["engines"].items())
+    shared = statistics.median(s.get("shared_time", -1) for s in ours)
+    neighbours = f", other threads on the cores {100 * shared:.0f} % of the time" if shared >= 0 else ""
     return (f"{result['cpu']}, {result['threads']} threads, {result['date']}, {result['pairs']} pairs. Measured beside the runs: reads "
-            f"{middle['read_gb_s']:.1f} GB/s, {middle['float_unit']} {middle['float_gflop_s']:.0f} GFLOP/s. {versions}.")
+            f"{middle['read_gb_s']:.1f} GB/s, {middle['float_unit']} {middle['float_gflop_s']:.0f} GFLOP/s{neighbours}. {versions}.")
 
 
 def all_cases(rows):

@@ -25,7 +25,8 @@ json::Value to_json(const Limits& limits) {
   return json::Object{
       {"threads", limits.n_threads},       {"read_gb_s_one_thread", limits.read_gb_s_one},
       {"read_gb_s", limits.read_gb_s},     {"fma_gflop_s_one_thread", limits.fma_gflop_s_one},
-      {"fma_gflop_s", limits.fma_gflop_s}, {"matrix", std::move(matrix)}};
+      {"fma_gflop_s", limits.fma_gflop_s}, {"matrix", std::move(matrix)},
+      {"shared_time", limits.shared_time}};
 }
 
 void print(const Limits& limits) {
@@ -37,6 +38,8 @@ void print(const Limits& limits) {
   line("f32 FMA", limits.fma_gflop_s_one, limits.fma_gflop_s, "GFLOP/s");
   for (const MatrixLimit& limit : limits.matrix)
     line(limit.name.c_str(), limit.gop_s_one, limit.gop_s, "GOP/s");
+  if (limits.shared_time >= 0)
+    std::printf("other threads on these cores: %.0f %% of the time\n", 100 * limits.shared_time);
 }
 
 int run(const Flags& flags) {

@@ -15,17 +15,19 @@ struct MachineLimits {
   double read_gb_s, fma_gflop_s;  // of a GPU: its copies, bytes read and written; no FMA rate
   std::string float_unit;
   double float_gflop_s;
+  double shared_time = -1;
 };
 
 Result<MachineLimits> measure_limits(const ops::Device& device, bool has_byte_products) {
   if (device.name() == "cuda") {
     KVASIR_TRY(const auto limits, backend::cuda::measure_limits());
-    return MachineLimits{limits.copy_gb_s, 0, "cublas bf16", limits.matmul_gflop_s};
+    return MachineLimits{limits.copy_gb_s, 0, "cublas bf16", limits.matmul_gflop_s, -1};
   }
   const auto limits = backend::cpu::measure_limits(device.n_threads());
   const auto fastest =
       has_byte_products ? backend::cpu::byte_limit(limits) : backend::cpu::float_limit(limits);
-  return MachineLimits{limits.read_gb_s, limits.fma_gflop_s, fastest.name, fastest.gop_s};
+  return MachineLimits{limits.read_gb_s, limits.fma_gflop_s, fastest.name, fastest.gop_s,
+                       limits.shared_time};
 }
 
 double median_of(std::vector<double> values) {
@@ -182,13 +184,14 @@ Result<Report> run(const Options& options) {
     rig->timed->take(TimedDevice::kPrefill);
     rig->timed->take(TimedDevice::kDecode);
   }
-  std::vector<double> prefill, decode, busy, read, fma, unit;
+  std::vector<double> prefill, decode, busy, read, fma, unit, shared;
   for (std::uint32_t i = 0; i < options.n_runs; ++i) {
     KVASIR_TRY(const MachineLimits limits,
                measure_limits(*rig->device, options.open.activations == "int8"));
     read.push_back(limits.read_gb_s);
     fma.push_back(limits.fma_gflop_s);
     unit.push_back(limits.float_gflop_s);
+    shared.push_back(limits.shared_time);
     report.float_unit = limits.float_unit;
     KVASIR_TRY(const Timing t,
                time_rows(*rig, options.n_rows, options.n_prefill, options.n_decode));
@@ -199,6 +202,7 @@ Result<Report> run(const Options& options) {
   report.read_gb_s = median_of(std::move(read));
   report.fma_gflop_s = median_of(std::move(fma));
   report.float_gflop_s = median_of(std::move(unit));
+  report.shared_time = median_of(std::move(shared));
   report.decode_busy = median_of(std::move(busy));
   report.prefill = summarize(prefill, options.n_prefill * options.n_rows);
   report.decode = summarize(decode, options.n_decode * options.n_rows);
@@ -236,6 +240,7 @@ json::Value to_json(const Report& r) {
                       {"fma_gflop_s", r.fma_gflop_s},
                       {"float_unit", r.float_unit},
                       {"float_gflop_s", r.float_gflop_s},
+                      {"shared_time", r.shared_time},
                       {"decode_busy", r.decode_busy},
                       {"requests", r.n_requests},
                       {"served_tps", r.served_tps},
@@ -249,9 +254,16 @@ std::string to_table(const Report& r) {
       "%s%s · %s · KV %s · %d threads · %u rows · limits here: read %.1f GB/s, %s %.0f GFLOP/s\n",
       r.model.c_str(), r.has_random_weights ? " (random weights)" : "", r.backend.c_str(),
       r.kv.c_str(), r.n_threads, r.n_rows, r.read_gb_s, r.float_unit.c_str(), r.float_gflop_s);
-  std::string out = head + phase_line("prefill", r.n_prefill * r.n_rows, r.prefill, r) +
-                    phase_line("decode", r.n_decode * r.n_rows, r.decode, r) +
-                    ops_table("prefill", r.prefill) + ops_table("decode", r.decode);
+  std::string out = head;
+  if (r.shared_time > 0.05) {
+    std::snprintf(head, sizeof(head),
+                  "other threads ran on these cores %.0f %% of the time: speeds are lower for it\n",
+                  100 * r.shared_time);
+    out += head;
+  }
+  out += phase_line("prefill", r.n_prefill * r.n_rows, r.prefill, r) +
+         phase_line("decode", r.n_decode * r.n_rows, r.decode, r) +
+         ops_table("prefill", r.prefill) + ops_table("decode", r.decode);
   if (r.decode_busy > 0) {
     std::snprintf(head, sizeof(head), "device at work in %.1f %% of the decode time\n",
                   100 * r.decode_busy);

@@ -60,6 +60,7 @@ struct Report {
   // activations.
   std::string float_unit;
   double float_gflop_s = 0;
+  double shared_time = -1;  // backend::cpu::Limits'
   // Of a device that runs behind the host: how much of the decode time it was at work (median).
   double decode_busy = 0;
   std::uint32_t n_requests = 0;  // as asked; generated tokens a second, and how busy the device was

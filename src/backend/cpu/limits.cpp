@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/detail/cpu_ops.h"
 #include "backend/cpu/limits/matrix_loops.h"
+#include "backend/cpu/limits/shared_core.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -60,6 +62,11 @@ class Probe {
         best_of(n_threads, [&](std::size_t, float* sink) { loop.run(kMatrixRounds, sink); });
     return loop.operations * kMatrixRounds * static_cast<double>(n_threads) / seconds / 1e9;
   }
+  double shared_time() {
+    std::vector<double> shares(n_);
+    pool_.run([&](int part) { shares[static_cast<std::size_t>(part)] = share_of_shared_time(); });
+    return std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(n_);
+  }
   std::size_t n_threads() const noexcept { return n_; }
 
  private:
@@ -103,6 +110,7 @@ Limits measure_limits(int n_threads) {
     const double one = probe.gop_s(loop, 1);
     limits.matrix.push_back({std::string(loop.name), one, n == 1 ? one : probe.gop_s(loop, n)});
   }
+  limits.shared_time = probe.shared_time();
   return limits;
 }
 

@@ -20,6 +20,9 @@ struct Limits {
   // Independent f32 fused multiply-adds on the widest vectors that the CPU has.
   double fma_gflop_s_one = 0, fma_gflop_s = 0;
   std::vector<MatrixLimit> matrix;  // of the matrix instructions that the CPU has
+  // Share of the time, 0 to 1, in which another hardware thread ran on the threads' cores: a
+  // neighbour on the machine, or our own threads where they are two a core. Below 0: not known.
+  double shared_time = -1;
 };
 
 Limits measure_limits(int n_threads);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/limits/matrix_loops.h"
+#include "backend/cpu/limits/shared_core.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -15,6 +16,7 @@ TEST(Limits, AreMeasuredForOneThreadAndForAll) {
   EXPECT_GT(limits.read_gb_s, 0.1);
   EXPECT_GT(limits.fma_gflop_s_one, 0.1);
   EXPECT_GT(limits.fma_gflop_s, 0.1);
+  EXPECT_LE(limits.shared_time, 1.0);
   for (const MatrixLimit& limit : limits.matrix) {
     EXPECT_GT(limit.gop_s_one, 0.1) << limit.name;
     EXPECT_GT(limit.gop_s, 0.1) << limit.name;
@@ -38,6 +40,15 @@ TEST(Limits, TheUnitOfByteProductsIsTheFastestOfThose) {
   limits.matrix = {{"avx512-vnni int8", 1, 700}, {"amx bf16", 1, 4000}, {"amx int8", 1, 8000}};
   EXPECT_EQ(byte_limit(limits).name, "amx int8");
   EXPECT_EQ(float_limit(limits).name, "amx bf16");
+}
+
+TEST(Limits, TheTimeSharedWithANeighbourIsAShareOrUnknown) {
+#if !defined(__x86_64__)
+  EXPECT_LT(share_of_shared_time(), 0.0);
+#else
+  EXPECT_GE(share_of_shared_time(), 0.0);
+  EXPECT_LE(share_of_shared_time(), 1.0);
+#endif
 }
 
 }  // namespace
