@@ -10,7 +10,6 @@
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/detail/cpu_ops.h"
 #include "backend/cpu/limits/matrix_loops.h"
-#include "backend/cpu/limits/shared_core.h"
 
 namespace kvasir::backend::cpu {
 namespace {

@@ -26,6 +26,11 @@ struct Limits {
 };
 
 Limits measure_limits(int n_threads);
+// Of the calling thread, over some milliseconds: the share of the time, 0 to 1, in which another
+// hardware thread ran on its core, which no process list of a virtual machine shows: four chains of
+// additions then take clearly longer than one, which a core that is alone does in the same time.
+// Below 0 where this is not measured (not x86-64).
+double share_of_shared_time() noexcept;
 // The fastest unit for products of bf16 numbers that add up in f32, as the products of this backend
 // do: amx bf16, avx512-bf16 or f32 FMA.
 MatrixLimit float_limit(const Limits& limits);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/limits/matrix_loops.h"
-#include "backend/cpu/limits/shared_core.h"
 
 namespace kvasir::backend::cpu {
 namespace {

@@ -1,7 +1,7 @@
-#include "backend/cpu/limits/shared_core.h"
-
 #include <chrono>
 #include <cstdint>
+
+#include "backend/cpu/limits.h"
 
 namespace kvasir::backend::cpu {
 
