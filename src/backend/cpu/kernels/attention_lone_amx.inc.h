@@ -123,7 +123,7 @@ class LoneAttention {
 
   // What is read next is asked for all the while, evenly in time: the tile's values while its keys
   // are walked and while lanes work on scores, the next tile's keys while its values are walked.
-  // Rows from seen.end on are not touched.
+  // Rows beyond the sixteen (of values: the pair) that seen.end ends in are not touched.
   bool attend_tile(std::uint32_t tile, KeyRange seen, std::uint32_t n_next) {
     const std::size_t row_bytes = std::size_t{job_.head_dim} * 2;
     const LoneRows keys{key_row(job_, item_, job_.k, tile), row_bytes},
