@@ -34,7 +34,7 @@ struct ModelSummary {
   std::string path;
   std::string architecture;
   std::string backend;   // for people, with its instruction set: "cpu-avx512"
-  std::string numerics;  // identity of its bits: "cpu-1" (CACHE-32)
+  std::string numerics;  // identity of its bits: "cpu-2" (CACHE-32)
   std::string kv_type;   // the KV scheme's key: "bf16", "turbo-k8v3" (KV-2)
   std::string kv_quant;  // as asked for: "off", "8", "turbo" …
   std::vector<std::string>

@@ -109,6 +109,15 @@ const Int8Kernels& int8_kernels_of(Isa isa) noexcept {
   return kPortableInt8Kernels;
 }
 
+const Int8Kernels* grid_kernels_of(Isa isa) noexcept {
+#if defined(__x86_64__)
+  if (isa == Isa::automatic) isa = widest_isa();
+  if (isa != Isa::portable && isa != Isa::avx2 && has_vnni()) return &kVnniGridKernels;
+#endif
+  static_cast<void>(isa);
+  return nullptr;
+}
+
 }  // namespace
 
 // Large buffers come from the system as zero pages, which cost nothing until they are touched: a KV
@@ -137,9 +146,13 @@ float* Scratch::floats(std::size_t n) {
   return buffer_.f32();
 }
 
-CpuDevice::CpuDevice(const KernelTable& kernels, int n_threads, const Int8Kernels* int8)
+CpuDevice::CpuDevice(const KernelTable& kernels,
+                     int n_threads,
+                     const Int8Kernels* int8,
+                     const Int8Kernels* on_grid)
     : kernels_(kernels),
       int8_(int8),
+      on_grid_(on_grid),
       pool_(n_threads),
       per_thread_(static_cast<std::size_t>(n_threads)),
       shares_(static_cast<std::size_t>(n_threads)) {}
@@ -174,7 +187,8 @@ Result<std::unique_ptr<ops::Device>> make_cpu_device(CpuOptions options) {
                        std::string(name_of(widest_isa())));
   return std::unique_ptr<ops::Device>(std::make_unique<CpuDevice>(
       kernels_of(options.isa), options.n_threads,
-      options.activations == Activations::int8 ? &int8_kernels_of(options.isa) : nullptr));
+      options.activations == Activations::int8 ? &int8_kernels_of(options.isa) : nullptr,
+      grid_kernels_of(options.isa)));
 }
 
 }  // namespace kvasir::backend::cpu

@@ -28,10 +28,10 @@ struct GatedBlock {
 };
 
 // Columns done together: whole panels, two where there are so many, as tiles take codes, and, where
-// their sums are wanted, whole groups of down.
+// their sums or their grid are wanted, whole groups of down.
 std::uint32_t columns_of(const CpuMatrix& down) noexcept {
   const std::uint32_t panels = down.padded_in() % (2 * kPanel) == 0 ? 2 * kPanel : kPanel;
-  return down.layout.has_bias ? std::max(panels, down.layout.group) : panels;
+  return down.layout.has_bias || down.on_grid() ? std::max(panels, down.layout.group) : panels;
 }
 
 bool comes_in_pieces(const CpuDevice& cpu, const ops::GatedMlpArgs& a) noexcept {
@@ -40,8 +40,8 @@ bool comes_in_pieces(const CpuDevice& cpu, const ops::GatedMlpArgs& a) noexcept 
   if (n_rows < kFewestRows || parts.empty() || parts.size() > 2) return false;
   const CpuMatrix &gate = matrix_of(parts[0].weight), &up = matrix_of(parts.back().weight),
                   &down = matrix_of(a.down.weight);
-  const bool takes_int8 = gate.takes_int8 || up.takes_int8 || down.takes_int8;
-  return !takes_int8 && take_the_same_input(cpu, gate, up, n_rows) &&
+  return !takes_integers(cpu, gate, n_rows) && !takes_integers(cpu, up, n_rows) &&
+         !takes_integers(cpu, down, n_rows) && take_the_same_input(cpu, gate, up, n_rows) &&
          gate.n_out() == (parts.size() == 2 ? ff : 2 * ff) && down.padded_in() == ff &&
          ff % columns_of(down) == 0;
 }
@@ -103,7 +103,9 @@ void hand_over(const CpuDevice& cpu,
   const KernelTable& kernels = cpu.kernels();
   const PackedLayout& w = b.down.layout;
   const std::uint32_t width = b.columns;
-  if (b.down.round_x && !(b.to.tiles && !b.to.group_sums))  // tiles are rounded on the way
+  if (b.down.on_grid()) {
+    kernels.round_to_grid(w, values, n * width / w.group, values);
+  } else if (b.down.round_x && !(b.to.tiles && !b.to.group_sums))  // tiles are rounded on the way
     kernels.round_to_bf16(values, std::size_t{n} * width, values);
   for (std::uint32_t r = 0; r < n && b.to.group_sums; ++r)
     kernels.group_sums(values + std::size_t{r} * width, w.group, width / w.group,

@@ -13,10 +13,12 @@ const std::uint8_t* bytes_of(const CpuMatrix& m) noexcept {
   return reinterpret_cast<const std::uint8_t*>(m.data.data());
 }
 
-// The product's own input: rounded to bf16 unless exact, padded with zeros to whole steps.
+// The product's own input: rounded as the weight asks, padded with zeros to whole steps.
 void prepare_row(
     const CpuDevice& device, const CpuMatrix& m, const float* x, float* out, float* sums) noexcept {
-  if (m.round_x) {
+  if (m.on_grid()) {
+    device.kernels().round_to_grid(m.layout, x, m.layout.n_groups, out);
+  } else if (m.round_x) {
     device.kernels().round_to_bf16(x, m.n_in(), out);
   } else {
     std::memcpy(out, x, m.n_in() * sizeof(float));
@@ -33,7 +35,7 @@ void prepare_tiles(CpuDevice& device,
                    std::size_t begin,
                    std::size_t end,
                    float* scratch) {
-  const bool needs_room = to.group_sums || m.n_in() != m.padded_in();
+  const bool needs_room = to.group_sums || m.on_grid() || m.n_in() != m.padded_in();
   for (std::size_t row = begin; row < end; ++row) {
     if (needs_room) prepare_row(device, m, x.row(row), scratch, to.sums_of(m, row));
     device.kernels().pack_tiles(m.layout, needs_room ? scratch : x.row(row), row, to.tiles);
@@ -189,7 +191,8 @@ bool take_the_same_input(const CpuDevice& cpu,
                          std::uint32_t n_rows) noexcept {
   const PackedLayout &l = a.layout, &m = b.layout;
   return a.round_x == b.round_x && a.padded_in() == b.padded_in() && l.has_bias == m.has_bias &&
-         (!l.has_bias || l.group == m.group) && (l.group < kStep) == (m.group < kStep) &&
+         l.grid == m.grid && (!(l.has_bias || a.on_grid()) || l.group == m.group) &&
+         (l.group < kStep) == (m.group < kStep) &&
          form_for(cpu, a, n_rows) == form_for(cpu, b, n_rows);
 }
 
@@ -211,7 +214,7 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
   if (a.x.n_rows == 0) return;
   const CpuMatrix& m = matrix_of(a.weight);
   CpuDevice& cpu = cpu_of(device);
-  if (m.takes_int8) return linear_int8(cpu, a);
+  if (takes_integers(cpu, m, a.x.n_rows)) return linear_in_integers(cpu, a);
   const LinearJob job = job_of(m, prepare(cpu, m, a.x), a.bias, a.out);
   multiply(cpu, {&job, 1});
 }
@@ -219,7 +222,7 @@ void linear(ops::Device& device, const ops::LinearArgs& a) noexcept {
 void linear_side_by_side(ops::Device& device, const ops::LinearGroupArgs& a) noexcept {
   if (a.x.n_rows == 0 || a.parts.empty()) return;
   CpuDevice& cpu = cpu_of(device);
-  if (linear_group_int8(cpu, a)) return;
+  if (linear_group_in_integers(cpu, a)) return;
   const CpuMatrix& first = matrix_of(a.parts[0].weight);
   for (const ops::LinearPart& part : a.parts) {
     if (!take_the_same_input(cpu, first, matrix_of(part.weight), a.x.n_rows))

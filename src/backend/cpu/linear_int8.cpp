@@ -1,5 +1,5 @@
-// linear and linear_group with 8-bit activations: rows are quantized once for all weights that take
-// them alike, then threads share the weights' panels.
+// linear and linear_group with activations as integers, of 8 bits or of two digits: rows are
+// quantized once for all weights that take them alike, then threads share the weights' panels.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,10 +18,13 @@ const std::uint8_t* bytes_of(const CpuMatrix& m) noexcept {
 // Both take the same codes and factors.
 bool takes_alike(const PackedLayout& a, const PackedLayout& b) noexcept {
   return a.code == b.code && a.is_signed == b.is_signed && a.group == b.group &&
-         a.n_groups == b.n_groups;
+         a.n_groups == b.n_groups && a.grid == b.grid;
 }
 
-const Int8Kernels& kernels_for(const CpuDevice& device, std::uint32_t n_rows) noexcept {
+const Int8Kernels& kernels_for(const CpuDevice& device,
+                               const CpuMatrix& m,
+                               std::uint32_t n_rows) noexcept {
+  if (!m.takes_int8) return *device.grid_kernels();
   const Int8Kernels& kernels = *device.int8_kernels();
   return kernels.for_many && n_rows >= kernels.fewest_many ? *kernels.for_many : kernels;
 }
@@ -33,15 +36,16 @@ struct Int8Input {
 
 Int8Input quantize_input(CpuDevice& device, const CpuMatrix& m, ConstMatView x) {
   const PackedLayout& l = m.layout;
-  const Int8Kernels& kernels = kernels_for(device, x.n_rows);
+  const Int8Kernels& kernels = kernels_for(device, m, x.n_rows);
   const std::uint32_t n = x.n_rows, width = n <= kernels.direct_rows ? n : kRowAlign;
-  const std::size_t n_blocks = (n + width - 1) / width, v_block = width * (int8_row_bytes(l) / 4),
+  const std::size_t row_dwords = kernels.digits * (int8_row_bytes(l) / 4),
+                    n_blocks = (n + width - 1) / width, v_block = width * row_dwords,
                     factors_block = std::size_t{kFactors} * l.n_groups * width;
   const Int8Input to{reinterpret_cast<std::uint32_t*>(device.inputs().floats(n_blocks * v_block)),
                      device.sums().floats(n_blocks * factors_block)};
   device.split(n_blocks, std::size_t{n} * m.n_in(), [&](std::size_t begin, std::size_t end, int p) {
-    auto* const scratch = reinterpret_cast<std::uint8_t*>(
-        device.thread_scratch(p, kRowAlign * (int8_row_bytes(l) / 4)));
+    auto* const scratch =
+        reinterpret_cast<std::uint8_t*>(device.thread_scratch(p, kRowAlign * row_dwords));
     for (std::size_t block = begin; block < end; ++block) {
       const auto first = static_cast<std::uint32_t>(block * width);
       kernels.quantize(l, x.row(first), x.stride, std::min(n - first, width), width, scratch,
@@ -98,7 +102,7 @@ void multiply_parts(CpuDevice& device,
         const auto panel = static_cast<std::uint32_t>((i - first) / n_chunks);
         const std::size_t c = (i - first) % n_chunks;
         const auto n = static_cast<std::uint32_t>(n_chunks == 1 ? std::min(end, last) - i : 1);
-        kernels_for(device, n_rows)
+        kernels_for(device, m, n_rows)
             .linear(job, panel, panel + n, chunk_begin(c), chunk_begin(c + 1), scratch);
         i += n;
       }
@@ -108,28 +112,39 @@ void multiply_parts(CpuDevice& device,
   });
 }
 
-bool can_share_input(std::span<const ops::LinearPart> parts) noexcept {
-  const CpuMatrix& first = matrix_of(parts[0].weight);
-  return std::all_of(parts.begin(), parts.end(), [&](const ops::LinearPart& part) {
+bool can_share_input(const CpuDevice& device, const ops::LinearGroupArgs& a) noexcept {
+  const CpuMatrix& first = matrix_of(a.parts[0].weight);
+  return std::all_of(a.parts.begin(), a.parts.end(), [&](const ops::LinearPart& part) {
     const CpuMatrix& m = matrix_of(part.weight);
-    return m.takes_int8 && takes_alike(m.layout, first.layout);
+    return takes_integers(device, m, a.x.n_rows) && m.takes_int8 == first.takes_int8 &&
+           takes_alike(m.layout, first.layout);
   });
 }
 
 }  // namespace
 
-void linear_int8(CpuDevice& device, const ops::LinearArgs& a) noexcept {
+bool takes_integers(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n_rows) noexcept {
+  if (m.takes_int8) return true;
+  const Int8Kernels* const integers = device.grid_kernels();
+  if (!integers || !m.on_grid()) return false;
+  const KernelTable& kernels = device.kernels();
+  if (kernels.pack_tiles) return n_rows < kernels.fewest_quantized_tile_rows;
+  return n_rows <= integers->direct_rows || !kernels.pack_pairs;
+}
+
+void linear_in_integers(CpuDevice& device, const ops::LinearArgs& a) noexcept {
   const ops::LinearPart part{.weight = a.weight, .bias = a.bias};
   const Int8Input input = quantize_input(device, matrix_of(a.weight), a.x);
   multiply_parts(device, input, {&part, 1}, a.x.n_rows, a.out);
 }
 
-bool linear_group_int8(CpuDevice& device, const ops::LinearGroupArgs& a) noexcept {
+bool linear_group_in_integers(CpuDevice& device, const ops::LinearGroupArgs& a) noexcept {
   const bool takes_part =
-      std::any_of(a.parts.begin(), a.parts.end(),
-                  [](const ops::LinearPart& part) { return matrix_of(part.weight).takes_int8; });
+      std::any_of(a.parts.begin(), a.parts.end(), [&](const ops::LinearPart& part) {
+        return takes_integers(device, matrix_of(part.weight), a.x.n_rows);
+      });
   if (!takes_part) return false;
-  if (!can_share_input(a.parts)) {
+  if (!can_share_input(device, a)) {
     ops::linear_group_composed(device, a);
     return true;
   }

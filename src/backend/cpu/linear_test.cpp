@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backend/cpu/testing/weights.h"
 
@@ -91,6 +92,95 @@ TEST(LinearIsa, LongAndTallProductsAreTheSameOnEveryInstructionSet) {
       for (const auto& [name, device] : devices)
         EXPECT_TRUE(same_bits(product(*device, *w, x), expected))
             << type << " " << name << " " << m;
+    }
+  }
+}
+
+// ---- the grid of a group ----
+
+// Of bf16 values: whole units, 2^bits and more of which the largest has.
+std::vector<float> to_grid(std::vector<float> x, std::size_t group, int bits) {
+  for (std::size_t begin = 0; begin < x.size(); begin += group) {
+    float most = 0.0f;
+    for (std::size_t i = begin; i < begin + group; ++i)
+      most = std::max(most, std::abs(round_to_bf16(x[i])));
+    const double unit = std::ldexp(1.0, std::ilogb(most) - bits);
+    for (std::size_t i = begin; i < begin + group; ++i)
+      x[i] = static_cast<float>(std::nearbyint(double{round_to_bf16(x[i])} / unit) * unit);
+  }
+  return x;
+}
+
+// f32 holds every group's product in full (rounded once where a group has several steps of K), so
+// any order gives it; nothing but the scales' products is rounded else.
+TEST(LinearGrid, GroupsAreMultipliedExactlyAndScaledInOrder) {
+  const std::vector<std::pair<const char*, int>> types{
+      {"q4_0", 13},       {"q4_1", 13},       {"affine4g64", 13}, {"affine4g128", 12},
+      {"affine3g32", 13}, {"q8_0", 11},       {"q6_k", 13},       {"affine8g32", 11},
+      {"affine8g64", 11}, {"affine6g64", 12}, {"q5_1", 13},       {"iq4_nl", 11}};
+  std::mt19937 rng{53};
+  for (const auto& [type, bits] : types) {
+    const codec::WeightTypeInfo& info = codec::info(*codec::find_weight_type(type));
+    const std::size_t n_in = std::max<std::size_t>(info.block, 2 * info.group);
+    const StoredWeight stored(type, 40, static_cast<std::uint32_t>(n_in), rng);
+    auto x = random_floats(n_in, rng);
+    for (std::size_t k = 0; k < n_in; k += 3) x[k] *= k % 2 ? 1e-4f : 40.0f;
+    const auto on_grid = to_grid(x, info.group, bits);
+    const float shift = info.bits == 8 && !info.is_signed ? 128.0f : 0.0f;
+    std::vector<std::int16_t> codes(n_in);
+    std::vector<float> scales(n_in / info.group), biases(n_in / info.group), expected(40);
+    for (std::size_t o = 0; o < 40; ++o) {
+      codec::unpack_row(stored.view().type, stored.view().row(o), n_in, codes.data(), scales.data(),
+                        biases.data());
+      for (std::size_t g = 0; g < scales.size(); ++g) {
+        double c = 0, sum = 0;
+        for (std::size_t k = g * info.group; k < (g + 1) * info.group; ++k) {
+          c += double{on_grid[k]} * (codes[k] - shift);
+          sum += double{on_grid[k]};
+        }
+        if (info.group <= 32) {
+          ASSERT_EQ(static_cast<double>(static_cast<float>(c)), c) << type;
+        }
+        const float bias = shift > 0 ? std::fma(shift, scales[g], biases[g]) : biases[g];
+        expected[o] = std::fma(scales[g], static_cast<float>(c), expected[o]);
+        if (info.has_bias) expected[o] = std::fma(bias, static_cast<float>(sum), expected[o]);
+      }
+    }
+    for (const std::size_t m : {1u, 7u}) {
+      std::vector<float> rows, all;
+      for (std::size_t r = 0; r < m; ++r) {
+        rows.insert(rows.end(), x.begin(), x.end());
+        all.insert(all.end(), expected.begin(), expected.end());
+      }
+      for (const auto& [name, device] : every_device(1))
+        EXPECT_TRUE(same_bits(product(*device, **device->pack(stored.view(), {}), rows), all))
+            << type << " " << name << " " << m;
+    }
+  }
+}
+
+// Zeros, denormals and groups below 2^-100 count as zeros; so do far smaller values in a group.
+TEST(LinearGrid, ZerosDenormalsAndLargeValuesAreTheSameEverywhere) {
+  std::mt19937 rng{43};
+  const auto mirror = make_mirror();
+  for (const auto& [type, m] : std::vector<std::pair<const char*, std::size_t>>{
+           {"q4_1", 1}, {"q4_1", 4}, {"q4_1", 20}, {"q8_0", 1}, {"q8_0", 20}}) {
+    const StoredWeight stored(type, 64, 256, rng);
+    auto x = random_floats(m * 256, rng);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t group = i / 32 % 8;
+      x[i] *= group == 1   ? 0.0f
+              : group == 2 ? 0x1p-140f
+              : group == 3 ? 0x1p-110f
+              : group == 4 ? 0x1p90f
+              : group == 5 ? (i % 2 ? -0.0f : 0x1p-130f)
+              : group == 6 ? (i % 4 ? 0x1p-20f : 1.0f)
+                           : 1.0f;
+    }
+    const auto expected = product(*mirror, **mirror->pack(stored.view(), {}), x);
+    for (const auto& [name, device] : every_device(1)) {
+      const auto w = *device->pack(stored.view(), {});
+      EXPECT_TRUE(same_bits(product(*device, *w, x), expected)) << type << " " << name << " " << m;
     }
   }
 }
@@ -248,22 +338,29 @@ TEST_P(Linear, EmbeddingsAreTheStoredValues) {
   }
 }
 
+// What is not finite, or as large as no activation is, makes its row NaN and no other.
 TEST(LinearNaN, StaysInItsRow) {
   std::mt19937 rng{3};
-  const StoredWeight stored("q4_0", 64, 64, rng);
-  const auto cpu = make();
-  const auto w = *cpu->pack(stored.view(), {});
-  auto x = random_floats(std::size_t{9} * 64, rng);
-  const auto clean = product(*cpu, *w, x);
-  x[4 * 64 + 11] = std::nanf("");
+  const StoredWeight nibbles("q4_0", 64, 64, rng), bytes("q8_0", 64, 64, rng);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const auto& [name, device] : every_device(1)) {
+    for (const float bad : {std::nanf(""), infinity, -infinity, 0x1p100f}) {
+      for (const std::size_t m : {2u, 3u, 9u, 10u}) {
+        const auto w = *device->pack((m % 2 ? nibbles : bytes).view(), {});
+        auto x = random_floats(m * 64, rng);
+        const auto clean = product(*device, *w, x);
+        x[64 + 11] = bad;
 
-  const auto got = product(*cpu, *w, x);
+        const auto got = product(*device, *w, x);
 
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (i / 64 == 4) {
-      EXPECT_TRUE(std::isnan(got[i]));
-    } else {
-      EXPECT_EQ(got[i], clean[i]);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          if (i / 64 == 1) {
+            EXPECT_TRUE(std::isnan(got[i])) << name << " " << bad;
+          } else {
+            EXPECT_EQ(got[i], clean[i]) << name << " " << bad;
+          }
+        }
+      }
     }
   }
 }

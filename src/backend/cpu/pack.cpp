@@ -75,6 +75,31 @@ ScaleKind expect_scale_kind(const codec::WeightMatrix& weight, const codec::Weig
   return ScaleKind::f32;
 }
 
+// Bits of the grid: as many (13 at most) as leave a step's product with the largest codes, and all
+// but the last step's sum of a group, exact in f32. Values of bf16 on it are below 255 · 2^(bits -
+// 7) units.
+std::uint8_t grid_bits(std::uint32_t largest_code, std::uint32_t group) noexcept {
+  const std::uint32_t n = group <= kStep ? group : std::max(kStep, group - kStep);
+  std::uint32_t bits = 13;
+  while (255u * largest_code * n >= 1u << (24 + 7 - bits)) --bits;
+  return static_cast<std::uint8_t>(bits);
+}
+
+// What goes to the grid: bytes without a sign are shifted to have one, which takes a bit less;
+// below kFewestGridBits activations would lose what bf16 keeps.
+void plan_grid(const codec::WeightTypeInfo& info, PackedLayout& l) noexcept {
+  constexpr std::uint8_t kFewestGridBits = 11;
+  const bool is_shifted = info.bits == 8 && !info.is_signed && info.has_bias;
+  const std::uint32_t largest =
+      info.is_signed || is_shifted ? 1u << (info.bits - 1) : (1u << info.bits) - 1;
+  const std::uint8_t bits = grid_bits(largest, l.group);
+  if (bits < kFewestGridBits) return;
+  l.grid = bits;
+  if (!is_shifted) return;
+  l.code_shift = 128;
+  l.is_signed = true;
+}
+
 Result<PackedLayout> plan_quantized(const codec::WeightMatrix& weight,
                                     const codec::WeightTypeInfo& info,
                                     ScaleKind scale) {
@@ -141,7 +166,7 @@ void put_codes(const PackedLayout& l,
   if (l.code == CodeKind::byte) {
     for (std::size_t k = 0; k < l.group; ++k) {
       for (std::size_t o = 0; o < kPanel; ++o)
-        to[k * kPanel + o] = static_cast<std::byte>(codes[o * n_in + k0 + k]);
+        to[k * kPanel + o] = static_cast<std::byte>(codes[o * n_in + k0 + k] - l.code_shift);
     }
     return;
   }
@@ -214,6 +239,7 @@ Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight
   if (info.quantized) {
     KVASIR_TRY(l, plan_quantized(weight, info, find_scale_kind(weight, info.group, device)));
     m->takes_int8 = device.int8_kernels() != nullptr && !options.exact_f32;
+    if (!m->takes_int8 && !options.exact_f32) plan_grid(info, l);
   } else {
     l = plan_dense(weight, info, options);
   }

@@ -2,6 +2,8 @@
 // docs/numerics.md.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "backend/ref/detail/ref_ops.h"
@@ -24,18 +26,16 @@ float dot_f64(const float* w, const float* x, std::size_t n) noexcept {
 }
 
 // One step of at most 32 elements: even and odd products in two chains from zero, added.
-template <class W>
-float step_product(const W* w, const float* x, std::size_t n) noexcept {
+float step_product(const float* w, const float* x, std::size_t n) noexcept {
   float even = 0.0f, odd = 0.0f;
   for (std::size_t i = 0; i < n; i += 2) {
-    even = std::fma(static_cast<float>(w[i]), x[i], even);
-    if (i + 1 < n) odd = std::fma(static_cast<float>(w[i + 1]), x[i + 1], odd);
+    even = std::fma(w[i], x[i], even);
+    if (i + 1 < n) odd = std::fma(w[i + 1], x[i + 1], odd);
   }
   return even + odd;
 }
 
-template <class W>
-float product(const W* w, const float* x, std::size_t n) noexcept {
+float product(const float* w, const float* x, std::size_t n) noexcept {
   float sum = 0.0f;
   for (std::size_t i = 0; i < n; i += 32)
     sum += step_product(w + i, x + i, std::min<std::size_t>(32, n - i));
@@ -47,18 +47,40 @@ float quantized_product(const RefMatrix& m,
                         const float* x,
                         const float* group_sums) noexcept {
   const std::size_t n_in = m.n_in(), n_groups = n_in / m.group;
+  std::vector<float> codes(m.group);
+  const auto shift = static_cast<float>(m.code_shift);
   float sum = 0.0f;
   for (std::size_t g = 0; g < n_groups; ++g) {
-    const float c = product(m.codes.data() + r * n_in + g * m.group, x + g * m.group, m.group);
-    sum = std::fma(m.scales[r * n_groups + g], c, sum);
-    if (m.has_bias) sum = std::fma(m.biases[r * n_groups + g], group_sums[g], sum);
+    for (std::size_t i = 0; i < m.group; ++i)
+      codes[i] = static_cast<float>(m.codes[r * n_in + g * m.group + i]) - shift;
+    const float scale = m.scales[r * n_groups + g], bias = m.biases[r * n_groups + g];
+    sum = std::fma(scale, product(codes.data(), x + g * m.group, m.group), sum);
+    if (m.has_bias)
+      sum = std::fma(shift > 0 ? std::fma(shift, scale, bias) : bias, group_sums[g], sum);
   }
   return sum;
+}
+
+// A group of bf16 values to whole units of a power of two: its largest has 2^bits of them or more.
+void round_to_grid(std::span<float> x, int bits) noexcept {
+  float most = 0.0f;
+  bool is_finite = true;
+  for (const float v : x) {
+    is_finite = is_finite && std::isfinite(v);
+    most = std::fmax(most, std::fabs(v));
+  }
+  if (!is_finite || most >= 0x1p100f)
+    return std::fill(x.begin(), x.end(), std::numeric_limits<float>::quiet_NaN());
+  if (most < 0x1p-100f) return std::fill(x.begin(), x.end(), 0.0f);
+  const float unit = std::ldexp(1.0f, std::ilogb(most) - bits);
+  for (float& v : x) v = std::nearbyint(v / unit) * unit;
 }
 
 void mirror_row(const RefMatrix& m, const float* x_in, float* out) {
   std::vector<float> x(x_in, x_in + m.n_in()), group_sums;
   if (!m.exact_f32) std::transform(x.begin(), x.end(), x.begin(), &round_to_bf16);
+  for (std::size_t i = 0; m.grid != 0 && i < x.size(); i += m.group)
+    round_to_grid({&x[i], m.group}, m.grid);
   if (m.group != 0) {
     const std::vector<float> ones(m.group, 1.0f);
     for (std::size_t i = 0; i < x.size(); i += m.group)

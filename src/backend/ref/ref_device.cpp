@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <string>
@@ -56,6 +57,18 @@ void keep_codes(const codec::WeightMatrix& weight,
   }
 }
 
+// docs/numerics.md, "Products": which grid x goes to, and codes without a sign that get one.
+void plan_grid(const codec::WeightTypeInfo& info, RefMatrix& m) {
+  const bool is_shifted = info.bits == 8 && !info.is_signed && info.has_bias;
+  const double largest = info.is_signed || is_shifted ? std::exp2(info.bits - 1)
+                                                      : std::exp2(info.bits) - 1,
+               n = info.group <= 32 ? static_cast<double>(info.group)
+                                    : std::max(32.0, static_cast<double>(info.group) - 32);
+  for (int bits = 11; bits <= 13; ++bits)
+    if (largest * n * 255 * std::exp2(bits - 7) < 0x1p24) m.grid = bits;
+  if (m.grid != 0 && is_shifted) m.code_shift = 128;
+}
+
 class RefDevice final : public ops::Device {
  public:
   RefDevice(RefMode mode, bool int8_activations)
@@ -96,6 +109,7 @@ class RefDevice final : public ops::Device {
       if (mode_ != RefMode::oracle && info.quantized && !is_plain(options)) {
         keep_codes(weight, info, *m);
         m->takes_int8 = int8_ && !options.exact_f32;
+        if (mode_ == RefMode::mirror && !m->takes_int8 && !options.exact_f32) plan_grid(info, *m);
       } else {
         m->values.resize(std::size_t{weight.n_out} * weight.n_in);
         for (std::size_t r = 0; r < weight.n_out; ++r)

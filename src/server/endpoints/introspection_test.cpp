@@ -79,7 +79,7 @@ TEST(Introspection, PeopleReadTheInstructionSetAndFingerprintsTheNumerics) {
   const std::string backend = tiny_engine().summary().backend;
 
   EXPECT_THAT(backend, testing::MatchesRegex("cpu-[a-z0-9]+"));
-  EXPECT_EQ(tiny_engine().summary().numerics, "cpu-1");
+  EXPECT_EQ(tiny_engine().summary().numerics, "cpu-2");
   EXPECT_EQ(body_of(stats(tiny.state, {}, "")).find("server")->string_or("backend", ""), backend);
   EXPECT_EQ(body_of(version(tiny.state, {}, "")).string_or("backend", ""), backend);
   EXPECT_THAT(metrics(tiny.state, {}, "").body, HasSubstr("backend=\"" + backend + "\""));

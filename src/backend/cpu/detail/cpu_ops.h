@@ -25,16 +25,21 @@ struct CpuMatrix final : ops::PackedMatrix {
   bool round_x = true;      // activations to bf16
   bool takes_int8 = false;  // or to 8 bits; byte codes then lie four of K together (int8_kernels.h)
   bool has_quads() const noexcept { return takes_int8 && layout.code == CodeKind::byte; }
+  bool on_grid() const noexcept { return layout.grid != 0; }
   Buffer data;
 };
 
 class CpuDevice final : public ops::Device {
  public:
   // int8: products of quantized weights take activations of 8 bits; null: as docs/numerics.md says.
-  CpuDevice(const KernelTable& kernels, int n_threads, const Int8Kernels* int8 = nullptr);
+  // on_grid: what multiplies few rows on their grid, with the same bits; null: `kernels` does.
+  CpuDevice(const KernelTable& kernels,
+            int n_threads,
+            const Int8Kernels* int8 = nullptr,
+            const Int8Kernels* on_grid = nullptr);
 
   std::string_view name() const noexcept override { return "cpu"; }
-  std::string numerics_id() const override { return int8_ ? "cpu-int8-1" : "cpu-1"; }
+  std::string numerics_id() const override { return int8_ ? "cpu-int8-1" : "cpu-2"; }
   std::string label() const override {
     return "cpu-" + std::string(int8_ ? int8_->name : kernels_.name) + (int8_ ? " int8" : "");
   }
@@ -49,6 +54,7 @@ class CpuDevice final : public ops::Device {
 
   const KernelTable& kernels() const noexcept { return kernels_; }
   const Int8Kernels* int8_kernels() const noexcept { return int8_; }
+  const Int8Kernels* grid_kernels() const noexcept { return on_grid_; }
   float* thread_scratch(int part, std::size_t n_floats) {
     return per_thread_[static_cast<std::size_t>(part)].floats(n_floats);
   }
@@ -107,7 +113,7 @@ class CpuDevice final : public ops::Device {
   };
 
   const KernelTable& kernels_;
-  const Int8Kernels* const int8_;
+  const Int8Kernels *const int8_, *const on_grid_;
   ThreadPool pool_;
   WeightMemory weight_memory_;
   std::vector<Scratch> per_thread_;
@@ -146,9 +152,11 @@ void append_token(const CpuDevice&,
                   std::uint32_t i,
                   float* rounded) noexcept;
 
-// Of a weight that takes_int8; of a group with such a part, else false.
-void linear_int8(CpuDevice&, const ops::LinearArgs&) noexcept;
-bool linear_group_int8(CpuDevice&, const ops::LinearGroupArgs&) noexcept;
+// Whether so many rows are multiplied as integers: of 8 bits, or on their grid.
+bool takes_integers(const CpuDevice&, const CpuMatrix&, std::uint32_t n_rows) noexcept;
+// Of such a weight; of a group with such a part, else false.
+void linear_in_integers(CpuDevice&, const ops::LinearArgs&) noexcept;
+bool linear_group_in_integers(CpuDevice&, const ops::LinearGroupArgs&) noexcept;
 // Of one that has_quads.
 void embed_quads(const CpuMatrix&, std::uint32_t row, float factor, float* out) noexcept;
 

@@ -1,6 +1,6 @@
-// The border to the kernels of 8-bit activations (docs/numerics.md), as kernel_table.h is to the
-// others: compiled once an instruction set from the same source. Plain data and function pointers
-// only.
+// The border to the kernels of activations as integers (docs/numerics.md), as kernel_table.h is to
+// the others: compiled once an instruction set from the same source. Plain data and function
+// pointers only.
 #pragma once
 
 #include "backend/cpu/kernels/kernel_table.h"
@@ -18,7 +18,9 @@ struct Int8Job : LinearJob {  // x and x_tiles are not used
 // [the step's bytes]), a block of rows padded to whole int8_row_bytes a row. Dwords hold elements
 // of K as the weight's do: of bytes four in a row, of nibbles 0, 4, 1, 5 and 2, 6, 3, 7 of each
 // eight. factors: [row block][group][kFactors][rows of a block]: s_x; -offset · Σ v, an integer,
-// where offset is what stored codes have too much; s_x · Σ v.
+// where offset is what stored codes have too much; s_x · Σ v. On a grid: s_x is its unit, Σ v of
+// whole integers; for nibbles of each dword of a row the first digits', then the second ones', for
+// bytes dwords of two whole ones.
 constexpr std::uint32_t kFactors = 3;
 constexpr std::uint32_t kNibbleOffset = 8, kByteOffset = 128;  // of signed codes
 
@@ -32,7 +34,8 @@ struct Int8Kernels {
   // Rows up to which they lie side by side; more are in blocks of kRowAlign.
   std::uint32_t direct_rows;
   // n_rows rows of f32, at most `width`, into a block of v and of factors, `width` rows each: all
-  // of them where there are at most direct_rows, else kRowAlign. scratch: kRowAlign rows of v.
+  // of them where there are at most direct_rows, else kRowAlign. scratch: kRowAlign rows of v; on 8
+  // bytes.
   void (*quantize)(const PackedLayout&,
                    const float* x,
                    std::size_t x_stride,
@@ -51,6 +54,7 @@ struct Int8Kernels {
   // Faster from so many rows on, with a layout of its own; null: none is.
   const Int8Kernels* for_many = nullptr;
   std::uint32_t fewest_many = 0;
+  std::uint32_t digits = 1;  // bytes of an activation
 };
 
 extern const Int8Kernels kPortableInt8Kernels;
@@ -58,6 +62,7 @@ extern const Int8Kernels kPortableInt8Kernels;
 extern const Int8Kernels kAvx2Int8Kernels;
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kVnniInt8Kernels;  // AVX-512 with VNNI
+extern const Int8Kernels kVnniGridKernels;  // likewise: the exact mode's few rows
 extern const Int8Kernels kAmxInt8Kernels;   // tiles of bytes, and that
 extern const Int8Kernels kEmulatedAmxInt8Kernels;
 #endif

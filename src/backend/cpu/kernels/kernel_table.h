@@ -16,7 +16,6 @@ constexpr std::uint32_t kRowChunk = 256;      // rows that share one decoding of
 constexpr std::uint32_t kTileRowChunk = 512;  // at most, of tiles
 constexpr std::size_t kTileRowsBytes = std::size_t{1} << 20;  // of x in tiles: leaves room in L2
 constexpr std::uint32_t kRowAlign = 16;                       // where runs of rows begin
-constexpr std::size_t kPrefetchBytes = 3072;                  // ahead in a stream of weights
 constexpr std::uint32_t kTileKeys = 64;                       // keys of an attention tile
 constexpr std::uint32_t kChunkQueries = 48;  // (query, head) pairs that walk the keys together
 constexpr std::uint32_t kTileQueries = 256;  // at most, of tiles
@@ -35,6 +34,12 @@ struct PackedLayout {
   ScaleKind scale = ScaleKind::none;
   bool has_bias = false;
   bool is_signed = false;
+  // Codes are stored so much lower than they are (bytes without a sign, to have one), for products
+  // alone: their biases make up for it (load_biases).
+  std::uint8_t code_shift = 0;
+  // Activations go to the grid of their group, of so many bits below their largest one's first
+  // (docs/numerics.md); 0: they are as they are.
+  std::uint8_t grid = 0;
   std::uint32_t group = 0;  // elements of K
   std::uint32_t n_groups = 0;
   std::size_t scales_bytes = 0;  // of one group's scales (and of its biases)
@@ -245,6 +250,8 @@ struct KernelTable {
                 float scale,
                 float* out);
   void (*round_to_bf16)(const float* x, std::size_t n, float* out);  // as f32 values
+  // Likewise, then each group to the layout's grid.
+  void (*round_to_grid)(const PackedLayout&, const float* x, std::uint32_t n_groups, float* out);
   void (*store_bf16)(const float* x, std::size_t n, std::uint16_t* out);
   // (query, head) pairs that best walk keys of bf16 together: kChunkQueries to kTileQueries.
   std::uint32_t attention_pairs;

@@ -12,6 +12,7 @@
 #include "backend/cpu/kernels/linear_parts.inc.h"
 #include "backend/cpu/kernels/linear_floats.inc.h"
 #include "backend/cpu/kernels/linear.inc.h"
+#include "backend/cpu/kernels/grid.inc.h"
 #include "backend/cpu/kernels/linear_inputs.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
 #include "backend/cpu/kernels/attention_state.inc.h"
@@ -43,10 +44,9 @@ void fma_loop(std::size_t n_rounds, float* sink) {
 float read_loop(const float* data, std::size_t n) {
   F32x16 sums[4] = {zero(), zero(), zero(), zero()};
   for (std::size_t i = 0; i + 64 <= n; i += 64) {
-    prefetch(data + i + 1024);
-    prefetch(data + i + 1040);
-    prefetch(data + i + 1056);
-    prefetch(data + i + 1072);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j)
+      ask_ahead(reinterpret_cast<const std::uint8_t*>(data + i + 16 * j));
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < 4; ++j) sums[j] = add(sums[j], load(data + i + 16 * j));
   }
@@ -65,6 +65,7 @@ constexpr KernelTable kTable{
     .group_sums = &group_sums,
     .embed = &embed,
     .round_to_bf16 = &round_to_bf16,
+    .round_to_grid = &round_to_grid,
     .store_bf16 = &store_bf16,
     .attention_pairs = kChunkQueries,
     .attention = &attention,

@@ -83,8 +83,7 @@ inline void direct_halves(
       add_step<R, H, R>(decode, group + codes_at, kStep, x, sums);
       continue;
     }
-    for (std::size_t line = 0; line < scales_bytes; line += 64)
-      prefetch(group + kPrefetchBytes + line);
+    for (std::size_t line = 0; line < scales_bytes; line += 64) ask_ahead(group + line);
     Sums<R, H> c;
     c.clear();
     for (std::uint32_t k = 0; k < w.group; k += step)
@@ -94,8 +93,7 @@ inline void direct_halves(
     };
     add_group(
         c, w.has_bias, [&](int h) { return load_scales(w.scale, group, first + h); },
-        [&](int h) { return load_scales(w.scale, group + w.scales_bytes, first + h); }, group_sum,
-        sums);
+        [&](int h) { return load_biases(w, group, first + h); }, group_sum, sums);
   }
 }
 
@@ -133,8 +131,7 @@ inline void decode_block(const PackedLayout& w,
     if (w.scale != ScaleKind::none) {
       for (int h = 0; h < 2; ++h) {
         store(to.scales + g * kPanel + 16 * h, load_scales(w.scale, group, h));
-        if (w.has_bias)
-          store(to.biases + g * kPanel + 16 * h, load_scales(w.scale, group + w.scales_bytes, h));
+        if (w.has_bias) store(to.biases + g * kPanel + 16 * h, load_biases(w, group, h));
       }
       codes += w.has_bias ? 2 * w.scales_bytes : w.scales_bytes;
     }

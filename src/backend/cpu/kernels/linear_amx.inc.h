@@ -34,13 +34,11 @@ inline __attribute__((always_inline)) void leave(Tiles& tiles, float* to) {
 template <bool kTwo, class Tiles>
 inline void few_rows(Tiles& tiles, const TileJob& t, std::uint32_t panel) {
   const PackedLayout& w = t.job.layout;
-  const auto lines = static_cast<std::uint32_t>(w.group_bytes / 64);  // of a step
   const std::size_t tile = std::size_t{kStep} * kTileRows, x_stride = w.n_groups * tile;
   const std::uint16_t *x0 = t.job.x_tiles + t.row_begin / kTileRows * x_stride, *x1 = x0 + x_stride;
   const std::uint8_t* codes = t.job.weight + panel * w.panel_bytes;
-  LinesAhead ahead{codes + kPrefetchBytes, codes + w.panel_bytes + kPrefetchBytes};
   for (std::uint32_t s = 0; s < w.n_groups; ++s, codes += w.group_bytes, x0 += tile, x1 += tile) {
-    ahead.ask(lines);
+    for (std::size_t line = 0; line < w.group_bytes; line += 64) ask_ahead(codes + line);
     tiles.template load<kOutputs0>(codes, kPanel * 4);
     tiles.template load<kRows0>(x0, kTileStride);
     tiles.template multiply_bf16<kSum00, kRows0, kOutputs0>();

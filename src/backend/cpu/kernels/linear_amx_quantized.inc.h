@@ -113,8 +113,7 @@ inline void unpack_scales(const PackedLayout& w,
   for (std::uint32_t g = 0; g < n_groups; ++g, groups += w.group_bytes, to += kPanel) {
     for (int h = 0; h < 2; ++h) {
       store(to + 16 * h, load_scales(w.scale, groups, h));
-      if (w.has_bias)
-        store(to + kBlockSteps * kPanel + 16 * h, load_scales(w.scale, groups + w.scales_bytes, h));
+      if (w.has_bias) store(to + kBlockSteps * kPanel + 16 * h, load_biases(w, groups, h));
     }
   }
 }

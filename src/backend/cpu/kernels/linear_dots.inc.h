@@ -37,8 +37,7 @@ struct Decoder {
   template <class F>
   inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, F&& f) const {
 #pragma GCC unroll 8
-    for (std::size_t line = 0; line < 8 * kBytesOfK; line += 64)
-      prefetch(codes + kPrefetchBytes + line);
+    for (std::size_t line = 0; line < 8 * kBytesOfK; line += 64) ask_ahead(codes + line);
     f.template operator()<0>(0, both<0>(codes));
     f.template operator()<0>(1, both<1>(codes));
     f.template operator()<1>(2, both<2>(codes));

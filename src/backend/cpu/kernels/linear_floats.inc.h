@@ -37,8 +37,7 @@ struct Decoder {
   template <class F>
   inline __attribute__((always_inline)) void operator()(const std::uint8_t* codes, F&& f) const {
 #pragma GCC unroll 8
-    for (std::size_t line = 0; line < 8 * kBytesOfK; line += 64)
-      prefetch(codes + kPrefetchBytes + line);
+    for (std::size_t line = 0; line < 8 * kBytesOfK; line += 64) ask_ahead(codes + line);
     if constexpr (kKind == CodeKind::nibble) {
       const Nibbles a = load_nibbles(codes), b = load_nibbles(codes + 64);
       f.template operator()<0>(0, Pair{nibble<kSigned, 0>(a), nibble<kSigned, 0>(b)});

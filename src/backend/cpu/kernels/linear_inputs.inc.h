@@ -33,6 +33,20 @@ void pack_rows(
 }
 static_assert(kRowAlign == 16 && kDirectRows < kRowAlign);
 
+void round_to_grid(const PackedLayout& w, const float* x, std::uint32_t n_groups, float* out) {
+  F32x16 values[kBlockK / 16];
+  const std::uint32_t n = w.group / 16;
+  for (std::uint32_t g = 0; g < n_groups; ++g, x += w.group, out += w.group) {
+    for (std::uint32_t i = 0; i < n; ++i) values[i] = round_bf16(load(x + 16 * i));
+    const std::uint32_t exponent = largest_exponent(values, n);
+    const bool is_lost = exponent < kLeastExponent || exponent >= kPastExponent;
+    const F32x16 lost = set1(exponent < kLeastExponent ? 0.0f : __builtin_nanf("")),
+                 shift = from_bits(set1_u(grid_shift_bits(exponent, w.grid)));
+    for (std::uint32_t i = 0; i < n; ++i)
+      store(out + 16 * i, is_lost ? lost : sub(add(values[i], shift), shift));
+  }
+}
+
 // The same product with all codes 1, group by group.
 void group_sums(const float* x, std::uint32_t group, std::uint32_t n_groups, float* out) {
   const std::uint32_t step = group < kStep ? group : kStep;
@@ -59,14 +73,18 @@ void embed(const std::uint8_t* weight,
            float* out) {
   const std::uint8_t* group = weight + row / kPanel * w.panel_bytes;
   const std::uint32_t lane = row % kPanel;
+  const float shift = w.code_shift;
   DecodedBlock block;
+  float biases[kPanel] = {};
   with_decoder(w, [&](const auto& decode) {
     for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes) {
       decode_block(w, decode, group, 1, block);
+      for (int h = 0; h < 2 && w.has_bias; ++h)
+        store(biases + 16 * h, load_scales(w.scale, group + w.scales_bytes, h));
       for (std::uint32_t k = 0; k < w.group && g * w.group + k < n; ++k) {
         float value = block.codes[k * kPanel + lane];
         if (w.scale != ScaleKind::none)
-          value = fma1(value, block.scales[lane], w.has_bias ? block.biases[lane] : 0.0f);
+          value = fma1(value + shift, block.scales[lane], biases[lane]);
         out[g * w.group + k] = value * factor;
       }
     }

@@ -1,13 +1,14 @@
-// Products of quantized weights and activations of 8 bits: a group's codes are multiplied in
-// integers, exactly, in any order; what the groups give is added up in one order of f32, ascending
-// (docs/numerics.md). Lanes are outputs. Codes are unpacked anew for every run of rows, which costs
-// less than keeping them.
+// Products of quantized weights and activations that are integers, of 8 bits or (those of the exact
+// mode on their grid) of two digits of 8 bits, 256 · the first + the second: a group's codes are
+// multiplied in integers, exactly, in any order; what the groups give is added up in one order of
+// f32, ascending (docs/numerics.md). Lanes are outputs. Codes are unpacked anew for every run of
+// rows, which costs less than keeping them.
 
 namespace kvasir::backend::cpu {
 namespace {
 
-// H halves of a panel, from `first` on, past a run of rows.
-template <int R, int H>
+// H halves of a panel, from `first` on, past a run of R rows of D digits.
+template <int D, int R, int H>
 struct Int8Run {
   const std::uint8_t* panel;
   int first;
@@ -21,24 +22,24 @@ struct Int8Run {
   F32x16 sums[R][H];
 };
 
-template <bool kNibble, int R, int H>
+template <bool kNibble, int N, int H>
 inline __attribute__((always_inline)) void add_dword(const U32x16 (&codes)[H],
                                                      const std::uint32_t* v,
-                                                     U32x16 (&dots)[R][H]) {
+                                                     U32x16 (&dots)[N][H]) {
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
+  for (int r = 0; r < N; ++r) {
     const U32x16 all = set1_u(v[r]);
 #pragma GCC unroll 2
     for (int h = 0; h < H; ++h) dots[r][h] = dot<kNibble>(dots[r][h], codes[h], all);
   }
 }
 
-// A line of codes of each half: two dwords of K of nibbles, one of bytes.
-template <bool kNibble, int R, int H>
+// A line of codes of each half: two dwords of K of nibbles, one of bytes. v: [dword][n_dwords].
+template <bool kNibble, int N, int H>
 inline __attribute__((always_inline)) void add_line(const std::uint8_t* codes,
                                                     const std::uint32_t* v,
-                                                    std::uint32_t width,
-                                                    U32x16 (&dots)[R][H]) {
+                                                    std::uint32_t n_dwords,
+                                                    U32x16 (&dots)[N][H]) {
   U32x16 lines[H];
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) lines[h] = load_u(codes + 64 * h);
@@ -50,25 +51,28 @@ inline __attribute__((always_inline)) void add_line(const std::uint8_t* codes,
     add_dword<true>(part, v, dots);
 #pragma GCC unroll 2
     for (int h = 0; h < H; ++h) part[h] = and_u(shift_right<4>(lines[h]), mask);
-    add_dword<true>(part, v + width, dots);
+    add_dword<true>(part, v + n_dwords, dots);
   } else {
     add_dword<false>(lines, v, dots);
   }
 }
 
 // sums = scale · (integers · s_x) + sums, and the biases' share.
-template <int R, int H>
+template <int D, int R, int H>
 inline __attribute__((always_inline)) void add_group_int8(const PackedLayout& w,
                                                           const std::uint8_t* group,
                                                           const float* factors,
-                                                          const U32x16 (&dots)[R][H],
-                                                          Int8Run<R, H>& run) {
+                                                          const U32x16 (&dots)[R * D][H],
+                                                          Int8Run<D, R, H>& run) {
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
     const F32x16 scale = load_scales(w.scale, group, run.first + h);
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-      run.sums[r][h] = fma(scale, mul(to_f32(dots[r][h]), set1(factors[r])), run.sums[r][h]);
+    for (int r = 0; r < R; ++r) {
+      U32x16 sum = dots[D * r][h];
+      if constexpr (D == 2) sum = add_u(shift_left<8>(sum), dots[D * r + 1][h]);
+      run.sums[r][h] = fma(scale, mul(to_f32(sum), set1(factors[r])), run.sums[r][h]);
+    }
     if (!w.has_bias) continue;
     const F32x16 bias = load_scales(w.scale, group + w.scales_bytes, run.first + h);
 #pragma GCC unroll 16
@@ -78,9 +82,9 @@ inline __attribute__((always_inline)) void add_group_int8(const PackedLayout& w,
   }
 }
 
-template <bool kNibble, bool kIsLone, int R, int H>
+template <bool kNibble, bool kIsLone, int D, int R, int H>
 inline __attribute__((always_inline)) void multiply_panel(const PackedLayout& w,
-                                                          Int8Run<R, H>& run) {
+                                                          Int8Run<D, R, H>& run) {
   constexpr std::uint32_t kKOfLine = kNibble ? 8 : 4;
   const std::size_t codes_at =
       (w.has_bias ? 2 : 1) * w.scales_bytes + 64 * static_cast<std::size_t>(run.first);
@@ -95,16 +99,16 @@ inline __attribute__((always_inline)) void multiply_panel(const PackedLayout& w,
   }
   for (std::uint32_t g = 0; g < w.n_groups; ++g, group += w.group_bytes) {
     if constexpr (kIsLone) {
-      prefetch(group + kPrefetchBytes);
-      if (w.has_bias) prefetch(group + kPrefetchBytes + w.scales_bytes);
+      ask_ahead(group);
+      if (w.has_bias) ask_ahead(group + w.scales_bytes);
     } else {
       run.ahead.ask(run.lines_a_group);
     }
-    U32x16 dots[R][H];
+    U32x16 dots[R * D][H];
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < R * D; ++r) {
       std::uint32_t start = 0;
-      __builtin_memcpy(&start, factors + width + r, sizeof(start));
+      if (r % D == D - 1) __builtin_memcpy(&start, factors + width + r / D, sizeof(start));
 #pragma GCC unroll 2
       for (int h = 0; h < H; ++h) dots[r][h] = set1_u(start);
     }
@@ -112,11 +116,11 @@ inline __attribute__((always_inline)) void multiply_panel(const PackedLayout& w,
 #pragma GCC unroll 4
     for (std::uint32_t k = 0; k < w.group; k += kKOfLine, codes += 128) {
       if constexpr (kIsLone) {
-        prefetch(codes + kPrefetchBytes);
-        if constexpr (H == 2) prefetch(codes + kPrefetchBytes + 64);
+        ask_ahead(codes);
+        if constexpr (H == 2) ask_ahead(codes + 64);
       }
-      add_line<kNibble>(codes, v, width, dots);
-      v += (kNibble ? 2 : 1) * width;
+      add_line<kNibble>(codes, v, D * width, dots);
+      v += (kNibble ? 2 : 1) * D * width;
     }
     add_group_int8(w, group, factors, dots, run);
     factors += kFactors * width;
@@ -132,16 +136,16 @@ struct Int8Panel {
 };
 
 // R rows from `row` on, none across a row block.
-template <bool kNibble, bool kIsLone, int R>
+template <bool kNibble, bool kIsLone, int D, int R>
 inline void int8_run(Int8Panel& at, std::uint32_t row) {
   const PackedLayout& w = at.job.layout;
   const std::size_t block = row / at.width, in_block = row % at.width;
   F32x16 sums[R][2];
   for (int half = 0; half < 2; half += kInt8Halves) {
-    Int8Run<R, kInt8Halves> run{
+    Int8Run<D, R, kInt8Halves> run{
         .panel = at.job.weight + at.panel * w.panel_bytes,
         .first = half,
-        .v = at.job.v + block * at.width * (int8_row_bytes(w) / 4) + in_block,
+        .v = at.job.v + D * (block * at.width * (int8_row_bytes(w) / 4) + in_block),
         .factors = at.job.factors + block * w.n_groups * kFactors * at.width + in_block,
         .width = at.width,
         .ahead = at.ahead,
@@ -158,26 +162,26 @@ inline void int8_run(Int8Panel& at, std::uint32_t row) {
 }
 
 // n rows, at most R.
-template <bool kNibble, bool kIsLone, int R>
+template <bool kNibble, bool kIsLone, int D, int R>
 inline void int8_rows(Int8Panel& at, std::uint32_t row, std::uint32_t n) {
   if constexpr (R > 1) {
-    if (n < R) return int8_rows<kNibble, kIsLone, R - 1>(at, row, n);
+    if (n < R) return int8_rows<kNibble, kIsLone, D, R - 1>(at, row, n);
   }
-  int8_run<kNibble, kIsLone, R>(at, row);
+  int8_run<kNibble, kIsLone, D, R>(at, row);
 }
 
-// f(row, n) for runs of at most kInt8Rows rows, as even as may be, none across a row block.
-template <class F>
+// f(row, n) for runs of at most kMost rows, as even as may be, none across a row block.
+template <std::uint32_t kMost = kInt8Rows, class F>
 inline void for_int8_runs(std::uint32_t row_begin, std::uint32_t row_end, F&& f) {
   for (std::uint32_t block = row_begin; block < row_end; block += kRowAlign) {
     const std::uint32_t n = row_end - block < kRowAlign ? row_end - block : kRowAlign,
-                        n_runs = (n + kInt8Rows - 1) / kInt8Rows;
+                        n_runs = (n + kMost - 1) / kMost;
     for (std::uint32_t i = 0; i < n_runs; ++i)
       f(block + n * i / n_runs, n * (i + 1) / n_runs - n * i / n_runs);
   }
 }
 
-template <bool kNibble>
+template <bool kNibble, int D>
 inline void int8_panels(const Int8Job& job,
                         std::uint32_t panel_begin,
                         std::uint32_t panel_end,
@@ -198,8 +202,8 @@ inline void int8_panels(const Int8Job& job,
                  .ahead = {next, next + w.panel_bytes},
                  .lines_a_group = (lines + n_steps - 1) / n_steps};
     for_int8_runs(row_begin, row_end, [&](std::uint32_t row, std::uint32_t n) {
-      is_lone ? int8_rows<kNibble, true, kInt8Rows>(at, row, n)
-              : int8_rows<kNibble, false, kInt8Rows>(at, row, n);
+      is_lone ? int8_rows<kNibble, true, D, kInt8Rows>(at, row, n)
+              : int8_rows<kNibble, false, D, kInt8Rows>(at, row, n);
     });
   }
 }
@@ -211,8 +215,8 @@ void linear_int8(const Int8Job& job,
                  std::uint32_t row_end,
                  float*) {
   job.layout.code == CodeKind::nibble
-      ? int8_panels<true>(job, panel_begin, panel_end, row_begin, row_end)
-      : int8_panels<false>(job, panel_begin, panel_end, row_begin, row_end);
+      ? int8_panels<true, 1>(job, panel_begin, panel_end, row_begin, row_end)
+      : int8_panels<false, 1>(job, panel_begin, panel_end, row_begin, row_end);
 }
 
 constexpr Int8Kernels kInt8Table{.name = KVASIR_ISA_NAME,

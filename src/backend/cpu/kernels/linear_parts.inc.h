@@ -23,6 +23,22 @@ inline F32x16 load_scales(ScaleKind kind, const std::uint8_t* p, int half) {
   return load(reinterpret_cast<const float*>(p) + 16 * half);
 }
 
+// Of a group, for products.
+inline F32x16 load_biases(const PackedLayout& w, const std::uint8_t* group, int half) {
+  const F32x16 bias = load_scales(w.scale, group + w.scales_bytes, half);
+  if (w.code_shift == 0) return bias;
+  return fma(set1(w.code_shift), load_scales(w.scale, group, half), bias);
+}
+
+// A stream of weights, a line at a time: what comes soon into L1, what comes later into L2, which
+// has more lines on their way from memory than L1 can wait for.
+constexpr std::size_t kSoonBytes = 1536, kLaterBytes = 9216;
+
+inline __attribute__((always_inline)) void ask_ahead(const std::uint8_t* line) {
+  prefetch(line + kSoonBytes);
+  prefetch_beyond_l1(line + kLaterBytes);
+}
+
 // Lines of the weights that come next, asked for a few at a time.
 struct LinesAhead {
   const std::uint8_t *at, *end;

@@ -28,7 +28,8 @@ using ops::testing::StoredWeight;
 inline std::unique_ptr<ops::Device> make(int n_threads = 2, Isa isa = Isa::automatic) {
   return *make_cpu_device({.n_threads = n_threads, .isa = isa});
 }
-// Every instruction set of this machine, and tiles played in AVX-512 where they can be.
+// Every instruction set of this machine, AVX-512 as if it lacked VNNI, and tiles played in it where
+// they can be.
 struct NamedDevice {
   std::string name;
   std::unique_ptr<ops::Device> device;
@@ -39,6 +40,8 @@ inline std::vector<NamedDevice> every_device(int n_threads) {
     if (cpu_supports(isa)) out.push_back({std::string(name_of(isa)), make(n_threads, isa)});
   }
 #if defined(__x86_64__)
+  if (cpu_supports(Isa::avx512))
+    out.push_back({"avx512 without VNNI", std::make_unique<CpuDevice>(kAvx512Kernels, n_threads)});
   if (can_emulate_amx()) {
     out.push_back({std::string(emulated_amx_kernels().name),
                    std::make_unique<CpuDevice>(emulated_amx_kernels(), n_threads)});

@@ -17,6 +17,8 @@ struct RefMatrix final : ops::PackedMatrix {
 
   bool exact_f32 = false;
   bool takes_int8 = false;  // mirror: activations of 8 bits
+  int grid = 0;             // mirror: bits of the activations' grid, or none
+  int code_shift = 0;       // mirror: products take codes so much lower, and biases higher
   std::uint32_t group = 0;  // 0: dense
   bool has_bias = false;
   std::vector<float> values;          // [n_out, n_in]
