@@ -101,7 +101,7 @@ const KernelTable& kernels_of(Isa isa) noexcept {
 const Int8Kernels& int8_kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
   if (isa == Isa::automatic) isa = widest_isa();
-  if (isa == Isa::avx2) return kAvx2Int8Kernels;
+  if (isa == Isa::avx2) return has_avx_vnni() ? kAvxVnniInt8Kernels : kAvx2Int8Kernels;
   if (isa == Isa::amx && has_byte_tiles()) return kAmxInt8Kernels;
   if (isa != Isa::portable) return has_vnni() ? kVnniInt8Kernels : kAvx512Int8Kernels;
 #endif
@@ -112,7 +112,8 @@ const Int8Kernels& int8_kernels_of(Isa isa) noexcept {
 const Int8Kernels* grid_kernels_of(Isa isa) noexcept {
 #if defined(__x86_64__)
   if (isa == Isa::automatic) isa = widest_isa();
-  if (isa != Isa::portable && isa != Isa::avx2 && has_vnni()) return &kVnniGridKernels;
+  if (isa == Isa::avx2) return has_avx_vnni() ? &kAvxVnniGridKernels : &kAvx2GridKernels;
+  if (isa != Isa::portable) return has_vnni() ? &kVnniGridKernels : &kAvx512GridKernels;
 #endif
   static_cast<void>(isa);
   return nullptr;

@@ -80,6 +80,16 @@ bool has_vnni() noexcept {
 #endif
 }
 
+bool has_avx_vnni() noexcept {
+#if defined(__x86_64__)
+  constexpr unsigned kAvxVnni = 1u << 4;  // leaf 7.1, eax
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni) != 0;
+#else
+  return false;
+#endif
+}
+
 bool has_byte_tiles() noexcept {
 #if defined(__x86_64__)
   constexpr unsigned kByteTiles = 1u << 25;  // leaf 7, edx

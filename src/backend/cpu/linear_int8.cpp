@@ -129,7 +129,9 @@ bool takes_integers(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n
   if (!integers || !m.on_grid()) return false;
   const KernelTable& kernels = device.kernels();
   if (kernels.pack_tiles) return n_rows < kernels.fewest_quantized_tile_rows;
-  return n_rows <= integers->direct_rows || !kernels.pack_pairs;
+  if (kernels.pack_pairs) return n_rows <= integers->direct_rows;
+  return n_rows <=
+         (m.layout.code == CodeKind::nibble ? integers->most_rows : integers->most_rows_of_bytes);
 }
 
 void linear_in_integers(CpuDevice& device, const ops::LinearArgs& a) noexcept {

@@ -139,6 +139,7 @@ constexpr std::size_t attention_scratch_floats(std::uint32_t head_dim, std::size
 
 bool can_emulate_amx() noexcept;  // AVX-512 with VBMI and BF16: emulated_amx_kernels run
 bool has_vnni() noexcept;         // of AVX-512
+bool has_avx_vnni() noexcept;     // beside AVX2
 bool has_byte_tiles() noexcept;   // AMX's, with VNNI
 
 Result<std::unique_ptr<CpuMatrix>> pack_matrix(const codec::WeightMatrix& weight,

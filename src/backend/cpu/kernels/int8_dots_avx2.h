@@ -2,7 +2,7 @@
 // nibbles cannot reach that (2 · 15 · 127), so bytes are multiplied as two of them.
 #pragma once
 
-#include "backend/cpu/kernels/vec_avx2.h"
+#include "backend/cpu/kernels/int8_words_avx2.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -28,6 +28,11 @@ template <bool kNibble>
 inline U32x16 dot(U32x16 acc, U32x16 codes, U32x16 v) {
   return {dot_half<kNibble>(acc.low, codes.low, v.low),
           dot_half<kNibble>(acc.high, codes.high, v.high)};
+}
+
+inline U32x16 dot_words(U32x16 acc, U32x16 words, U32x16 x) {
+  return {_mm256_add_epi32(acc.low, _mm256_madd_epi16(words.low, x.low)),
+          _mm256_add_epi32(acc.high, _mm256_madd_epi16(words.high, x.high))};
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // As in int8_dots_avx2.h, for AVX-512 without VNNI.
 #pragma once
 
-#include "backend/cpu/kernels/vec_avx512.h"
+#include "backend/cpu/kernels/int8_words_avx512.h"
 
 namespace kvasir::backend::cpu {
 namespace {
@@ -21,6 +21,10 @@ inline U32x16 dot(U32x16 acc, U32x16 codes, U32x16 v) {
   const __m512i low = _mm512_and_si512(codes, mask),
                 high = _mm512_and_si512(_mm512_srli_epi32(codes, 4), mask);
   return _mm512_add_epi32(acc, _mm512_add_epi32(pairs_times(low, v, 1), pairs_times(high, v, 16)));
+}
+
+inline U32x16 dot_words(U32x16 acc, U32x16 words, U32x16 x) {
+  return _mm512_add_epi32(acc, _mm512_madd_epi16(words, x));
 }
 
 }  // namespace

@@ -55,15 +55,20 @@ struct Int8Kernels {
   const Int8Kernels* for_many = nullptr;
   std::uint32_t fewest_many = 0;
   std::uint32_t digits = 1;  // bytes of an activation
+  // On a grid: rows up to which this is faster than lanes of f32, of nibbles and of bytes.
+  std::uint32_t most_rows = 0, most_rows_of_bytes = 0;
 };
 
 extern const Int8Kernels kPortableInt8Kernels;
 #if defined(__x86_64__)
 extern const Int8Kernels kAvx2Int8Kernels;
+extern const Int8Kernels kAvxVnniInt8Kernels;  // AVX2 with AVX-VNNI
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kVnniInt8Kernels;  // AVX-512 with VNNI
-extern const Int8Kernels kVnniGridKernels;  // likewise: the exact mode's few rows
-extern const Int8Kernels kAmxInt8Kernels;   // tiles of bytes, and that
+// Likewise, of the exact mode.
+extern const Int8Kernels kAvx2GridKernels, kAvxVnniGridKernels, kAvx512GridKernels,
+    kVnniGridKernels;
+extern const Int8Kernels kAmxInt8Kernels;  // tiles of bytes, and that
 extern const Int8Kernels kEmulatedAmxInt8Kernels;
 #endif
 

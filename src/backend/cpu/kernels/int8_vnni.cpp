@@ -13,5 +13,5 @@
 
 namespace kvasir::backend::cpu {
 const Int8Kernels kVnniInt8Kernels = kInt8Table;
-const Int8Kernels kVnniGridKernels = kGridTable;
+const Int8Kernels kVnniGridKernels = grid_table(~0u, ~0u);
 }  // namespace kvasir::backend::cpu

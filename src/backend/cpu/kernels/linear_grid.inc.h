@@ -1,5 +1,5 @@
 // Activations on their grid as integers (docs/numerics.md), for the bits that float lanes and tiles
-// give: VNNI multiplies codes of 4 bits by their two digits of 8 bits, codes of 8 bits, widened, by
+// give: codes of 4 bits are multiplied by their two digits of 8 bits, codes of 8 bits, widened, by
 // the whole.
 
 namespace kvasir::backend::cpu {
@@ -13,12 +13,13 @@ constexpr std::uint32_t kDigits = 2;
 // eight, elements 0, 4, 1, 5 and 2, 6, 3, 7, the first digits of either four before the second
 // ones.
 inline __m256i digits_of(U32x16 v) {
-  const U32x16 first = and_u(add_u(v, set1_u(128)), set1_u(0xff00)),
-               second = and_u(v, set1_u(0xff));
-  const __m256i words = _mm512_cvtepi32_epi16(or_u(first, second));
-  const __m256i order = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(1, 9, 3, 11, 0, 8, 2, 10, 5, 13, 7, 15, 4, 12, 6, 14));
-  return _mm256_shuffle_epi8(words, order);
+  const __m256i words = narrow(v);
+  const __m256i first = _mm256_and_si256(_mm256_add_epi16(words, _mm256_set1_epi16(128)),
+                                         _mm256_set1_epi16(static_cast<short>(0xff00))),
+                second = _mm256_and_si256(words, _mm256_set1_epi16(0xff)),
+                order = _mm256_broadcastsi128_si256(
+                    _mm_setr_epi8(1, 9, 3, 11, 0, 8, 2, 10, 5, 13, 7, 15, 4, 12, 6, 14));
+  return _mm256_shuffle_epi8(_mm256_or_si256(first, second), order);
 }
 
 // factors: of the row among `width`.
@@ -38,10 +39,11 @@ inline void quantize_to_grid(
     for (std::uint32_t i = 0; i < n; ++i, to += 32) {
       const U32x16 v = is_lost ? set1_u(0) : sub_u(bits(add(values[i], from_bits(shift))), shift);
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                          kKind == CodeKind::nibble ? digits_of(v) : _mm512_cvtepi32_epi16(v));
+                          kKind == CodeKind::nibble ? digits_of(v) : narrow(v));
       sums = add_u(sums, v);
     }
-    const std::int32_t sum = _mm512_reduce_add_epi32(sums), start = -offset * sum;
+    const auto sum = static_cast<std::int32_t>(sum_lanes(to_f32(sums)));  // exact in f32
+    const std::int32_t start = -offset * sum;
     factors[0] = exponent < kLeastExponent   ? 0.0f
                  : exponent >= kPastExponent ? __builtin_nanf("")
                                              : unit_of(exponent, w.grid);
@@ -90,12 +92,9 @@ void quantize_grid(const PackedLayout& w,
 
 // ---- codes of 8 bits ----
 
-constexpr int kWordRows = 6;  // whose sums registers hold
-
-// Dots of a group's codes, [2 k][output][...] after the unpacking: first of outputs 0 … 3, 8 … 11,
-// 16 … 19, 24 … 27 of the panel, then of the others.
+// Dots of a group's codes: of Words.
 template <int R>
-inline __attribute__((always_inline)) void dot_words(const std::uint8_t* codes,
+inline __attribute__((always_inline)) void add_words(const std::uint8_t* codes,
                                                      std::uint32_t group,
                                                      std::uint32_t width,
                                                      const std::uint32_t* v,
@@ -103,26 +102,14 @@ inline __attribute__((always_inline)) void dot_words(const std::uint8_t* codes,
 #pragma GCC unroll 4
   for (std::uint32_t k = 0; k < group; k += 2, codes += 2 * kPanel, v += width) {
     ask_ahead(codes);
-    const auto* const at = reinterpret_cast<const __m256i*>(codes);
-    const __m512i even = _mm512_cvtepi8_epi16(_mm256_loadu_si256(at)),
-                  odd = _mm512_cvtepi8_epi16(_mm256_loadu_si256(at + 1)),
-                  low = _mm512_unpacklo_epi16(even, odd), high = _mm512_unpackhi_epi16(even, odd);
+    const Words words = load_words(codes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       const U32x16 x = set1_u(v[r]);
-      dots[r][0] = _mm512_dpwssd_epi32(dots[r][0], low, x);
-      dots[r][1] = _mm512_dpwssd_epi32(dots[r][1], high, x);
+      dots[r][0] = dot_words(dots[r][0], words.first, x);
+      dots[r][1] = dot_words(dots[r][1], words.second, x);
     }
   }
-}
-
-// Outputs [16 half, 16 half + 16) of both.
-template <int kHalf>
-inline U32x16 in_order(U32x16 first, U32x16 second) {
-  const __m512i order =
-      _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
-                       _mm512_set1_epi32(8 * kHalf));
-  return _mm512_permutex2var_epi32(first, order, second);
 }
 
 // R rows from `row` on, none across a row block.
@@ -149,7 +136,7 @@ inline void word_rows(const Int8Job& job,
     U32x16 dots[R][2];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) dots[r][0] = dots[r][1] = set1_u(0);
-    dot_words(group + codes_at, w.group, width, v, dots);
+    add_words(group + codes_at, w.group, width, v, dots);
     v += w.group / 2 * width;
     const F32x16 scales[2] = {load_scales(w.scale, group, 0), load_scales(w.scale, group, 1)};
 #pragma GCC unroll 16
@@ -199,11 +186,15 @@ void linear_grid(const Int8Job& job,
       : word_panels(job, panel_begin, panel_end, row_begin, row_end);
 }
 
-constexpr Int8Kernels kGridTable{.name = "grid",
-                                 .direct_rows = kInt8DirectRows,
-                                 .quantize = &quantize_grid,
-                                 .linear = &linear_grid,
-                                 .digits = kDigits};
+constexpr Int8Kernels grid_table(std::uint32_t most_rows, std::uint32_t most_rows_of_bytes) {
+  return {.name = KVASIR_ISA_NAME " grid",
+          .direct_rows = kInt8DirectRows,
+          .quantize = &quantize_grid,
+          .linear = &linear_grid,
+          .digits = kDigits,
+          .most_rows = most_rows,
+          .most_rows_of_bytes = most_rows_of_bytes};
+}
 
 }  // namespace
 }  // namespace kvasir::backend::cpu

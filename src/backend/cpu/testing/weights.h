@@ -28,8 +28,8 @@ using ops::testing::StoredWeight;
 inline std::unique_ptr<ops::Device> make(int n_threads = 2, Isa isa = Isa::automatic) {
   return *make_cpu_device({.n_threads = n_threads, .isa = isa});
 }
-// Every instruction set of this machine, AVX-512 as if it lacked VNNI, and tiles played in it where
-// they can be.
+// Every instruction set of this machine, lanes with each kind of integers beside them that it has
+// and with none, and tiles played in AVX-512 where they can be.
 struct NamedDevice {
   std::string name;
   std::unique_ptr<ops::Device> device;
@@ -40,8 +40,19 @@ inline std::vector<NamedDevice> every_device(int n_threads) {
     if (cpu_supports(isa)) out.push_back({std::string(name_of(isa)), make(n_threads, isa)});
   }
 #if defined(__x86_64__)
-  if (cpu_supports(Isa::avx512))
-    out.push_back({"avx512 without VNNI", std::make_unique<CpuDevice>(kAvx512Kernels, n_threads)});
+  const auto add = [&](const KernelTable& kernels, const Int8Kernels* on_grid) {
+    out.push_back({std::string(kernels.name) + " and " + (on_grid ? on_grid->name : "no integers"),
+                   std::make_unique<CpuDevice>(kernels, n_threads, nullptr, on_grid)});
+  };
+  if (cpu_supports(Isa::avx2)) {
+    add(kAvx2Kernels, nullptr);
+    add(kAvx2Kernels, &kAvx2GridKernels);
+    if (has_avx_vnni()) add(kAvx2Kernels, &kAvxVnniGridKernels);
+  }
+  if (cpu_supports(Isa::avx512)) {
+    add(kAvx512Kernels, nullptr);
+    add(kAvx512Kernels, &kAvx512GridKernels);
+  }
   if (can_emulate_amx()) {
     out.push_back({std::string(emulated_amx_kernels().name),
                    std::make_unique<CpuDevice>(emulated_amx_kernels(), n_threads)});
@@ -59,6 +70,7 @@ inline std::vector<NamedDevice> every_int8_device(int n_threads) {
   add(kPortableInt8Kernels);
 #if defined(__x86_64__)
   if (cpu_supports(Isa::avx2)) add(kAvx2Int8Kernels);
+  if (has_avx_vnni()) add(kAvxVnniInt8Kernels);
   if (cpu_supports(Isa::avx512)) add(kAvx512Int8Kernels);
   if (has_vnni()) add(kVnniInt8Kernels);
   if (has_byte_tiles()) add(kAmxInt8Kernels);
