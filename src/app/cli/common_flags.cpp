@@ -42,7 +42,7 @@ void add_open_flags(CLI::App& verb, OpenFlags& flags) {
       ->capture_default_str();
   verb.add_option("--activations", o.activations,
                   "What products of quantized weights take on the cpu backend: exact, or int8: "
-                  "8-bit rows, faster and coarser (docs/numerics.md)")
+                  "8-bit rows, coarser, faster on CPUs without tiles (docs/numerics.md)")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
   verb.add_option("-t,--threads", o.n_threads,
