@@ -159,6 +159,24 @@ TEST(LinearGrid, GroupsAreMultipliedExactlyAndScaledInOrder) {
   }
 }
 
+// What the grid's bits are derived from.
+TEST_P(Linear, CodesAreWithinTheirBits) {
+  const codec::WeightTypeInfo& info = codec::info(*codec::find_weight_type(GetParam()));
+  if (!info.quantized) GTEST_SKIP() << "dense";
+  const StoredWeight stored(GetParam(), 200, n_in(), rng_);
+  const int most = info.is_signed ? 1 << (info.bits - 1) : (1 << info.bits) - 1;
+  std::vector<std::int16_t> codes(n_in());
+  std::vector<float> scales(n_in() / info.group), biases(n_in() / info.group);
+  for (std::size_t o = 0; o < 200; ++o) {
+    codec::unpack_row(stored.view().type, stored.view().row(o), n_in(), codes.data(), scales.data(),
+                      biases.data());
+    for (const std::int16_t code : codes) {
+      ASSERT_LE(code, most);
+      ASSERT_GE(code, info.is_signed ? -most : 0);
+    }
+  }
+}
+
 // Zeros, denormals and groups below 2^-100 count as zeros; so do far smaller values in a group.
 TEST(LinearGrid, ZerosDenormalsAndLargeValuesAreTheSameEverywhere) {
   std::mt19937 rng{43};
