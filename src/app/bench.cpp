@@ -18,7 +18,7 @@ struct Flags {
 int run(const Flags& flags) {
   bench::Options options = flags.options;
   auto open = resolve(flags.open);
-  if (!open) return report(open.error());
+  if (!open) return report_usage(open.error());
   options.open = *open;
   options.open.progress = make_progress_bar();
   const auto result = bench::run(options);

@@ -121,7 +121,7 @@ Status take_turn(Chat& chat, const std::string& question, const std::atomic<bool
 
 int run(const Flags& flags) {
   auto options = resolve(flags.open);
-  if (!options) return report(options.error());
+  if (!options) return report_usage(options.error());
   options->progress = make_progress_bar();
   auto engine = Engine::open(*options);
   if (!engine) return report(engine.error());

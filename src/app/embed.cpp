@@ -41,7 +41,7 @@ json::Value to_json(const std::vector<float>& vector) {
 
 int run(const Flags& flags) {
   auto options = resolve(flags.open);
-  if (!options) return report(options.error());
+  if (!options) return report_usage(options.error());
   options->progress = make_progress_bar();
   const auto engine = Engine::open(*options);
   if (!engine) return report(engine.error());

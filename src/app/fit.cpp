@@ -15,7 +15,7 @@ struct Flags {
 int run(const Flags& flags) {
   FitOptions options;
   auto open = resolve(flags.open);
-  if (!open) return report(open.error());
+  if (!open) return report_usage(open.error());
   options.open = *std::move(open);
   const auto result = fit_model(options);
   if (!result) return report(result.error());

@@ -92,7 +92,7 @@ int exit_code(const Generated& generated) {
 
 int run(const Flags& flags) {
   auto options = resolve(flags.open);
-  if (!options) return report(options.error());
+  if (!options) return report_usage(options.error());
   options->progress = make_progress_bar();
   auto engine = Engine::open(*options);
   if (!engine) return report(engine.error());

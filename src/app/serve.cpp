@@ -122,13 +122,13 @@ void look_for_models(hub::Library& library) {
 int run(const Flags& flags) {
   ShutdownSignals signals;  // before any thread starts
   auto options = resolve(flags.open);
-  if (!options) return report(options.error());
+  if (!options) return report_usage(options.error());
   options->queue_timeout = milliseconds(flags.queue_timeout_s);
   json::Object defaults = as_request_fields(flags.sampling);
   if (flags.max_tokens > 0) defaults["max_tokens"] = flags.max_tokens;
   options->sampling_flags = std::move(defaults);
   const auto serve = resolve_serve(flags);
-  if (!serve) return report(serve.error());
+  if (!serve) return report_usage(serve.error());
 
   const auto hub_places = hub_options();
   std::unique_ptr<hub::Library> library;
@@ -167,9 +167,14 @@ void add_transport_flags(CLI::App& verb, Flags& flags) {
   verb.add_option("--unix", s.unix_path, "Listen on this unix socket instead");
   verb.add_option("--tls-cert", s.tls_cert, "PEM certificate chain: serve HTTPS");
   verb.add_option("--tls-key", s.tls_key, "PEM key of it");
-  verb.add_option("--api-key", s.api_keys, "Key that requests must carry; may be given again");
+  const auto not_empty = [](const std::string& key) {
+    return key.empty() ? "must not be empty" : "";
+  };
+  verb.add_option("--api-key", s.api_keys, "Key that requests must carry; may be given again")
+      ->check(CLI::Validator(not_empty, "KEY"));
   verb.add_option("--api-key-file", flags.key_file, "File with a key a line");
-  verb.add_option("--admin-key", s.admin_key, "Key for /admin; default: loopback only");
+  verb.add_option("--admin-key", s.admin_key, "Key for /admin; default: loopback only")
+      ->check(CLI::Validator(not_empty, "KEY"));
   verb.add_option("--allowed-origins", s.allowed_origins,
                   "Web origins that may call; * for any (default: loopback)")
       ->delimiter(',');
@@ -190,7 +195,13 @@ void add_service_flags(CLI::App& verb, Flags& flags) {
                   "Rows that one API key may have at once, waiting ones too; more get 429; 0: any")
       ->capture_default_str();
   const auto seconds = [&](const char* name, double& value, const char* help) {
-    verb.add_option(name, value, help)->check(CLI::Range(0.0, 86400.0))->capture_default_str();
+    const auto is_finite = [](const std::string& text) {
+      return text.find_first_of("nN") == std::string::npos ? "" : "must be a number of seconds";
+    };
+    verb.add_option(name, value, help)
+        ->check(CLI::Validator(is_finite, "SECONDS"))
+        ->check(CLI::Range(0.0, 86400.0))
+        ->capture_default_str();
   };
   seconds("--queue-timeout", flags.queue_timeout_s, "Seconds a request may wait; 0: any");
   seconds("--request-timeout", flags.request_timeout_s, "Seconds a request may take; 0: any");

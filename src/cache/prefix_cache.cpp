@@ -32,21 +32,33 @@ PrefixCache::PrefixCache(kv::KvStore& store,
 PrefixCache::~PrefixCache() { core_->store.set_reclaimer(nullptr); }
 
 std::optional<PrefixHit> PrefixCache::take(std::span<const TokenId> prompt, std::string_view ns) {
-  if (core_->options.max_bytes == 0) return std::nullopt;
+  count(prompt, ns);
+  return peek(prompt, ns);
+}
+
+void PrefixCache::count(std::span<const TokenId> prompt, std::string_view ns) {
+  if (core_->options.max_bytes == 0) return;
   const CacheCore::Found found = core_->find(prompt, ns);
   if (!found.entry) {
     ++core_->misses;
-    return std::nullopt;
+    return;
   }
+  core_->touch(*found.entry, found.length);
+  ++core_->hits;
+  core_->hit_tokens += found.length;
+}
+
+std::optional<PrefixHit> PrefixCache::peek(std::span<const TokenId> prompt,
+                                           std::string_view ns) const {
+  if (core_->options.max_bytes == 0) return std::nullopt;
+  const CacheCore::Found found = core_->find(prompt, ns);
+  if (!found.entry) return std::nullopt;
   CacheEntry& entry = *found.entry;
   PrefixHit hit;
   hit.length = found.length;
   hit.state = entry.state.clone_prefix(found.length);
   if (found.length == entry.length()) hit.attachment = entry.attachment;
   hit.retain = Retain(entry.pins);
-  core_->touch(entry, found.length);
-  ++core_->hits;
-  core_->hit_tokens += found.length;
   return hit;
 }
 

@@ -85,6 +85,9 @@ class PrefixCache final : public kv::KvReclaimer {
   // The longest usable prefix p ≤ prompt.size() − 1 in the namespace (KV-42, cache_namespace.h); of
   // equals the most recently used. The entry stays and counts as used.
   std::optional<PrefixHit> take(std::span<const TokenId> prompt, std::string_view ns);
+  // take in two parts, for who may find that it has no room for the hit yet.
+  std::optional<PrefixHit> peek(std::span<const TokenId> prompt, std::string_view ns) const;
+  void count(std::span<const TokenId> prompt, std::string_view ns);
   // As take, without counting or touching anything: what admission would find.
   std::uint32_t usable_length(std::span<const TokenId> prompt, std::string_view ns) const;
   // How many first tokens, at most prompt.size() − 1, it shares with any entry, usable there or

@@ -345,5 +345,36 @@ TEST(PrefixCache, AChainOfManyNestedPrefixesIsTornDownWithoutRecursion) {
   EXPECT_EQ(cache.check_invariants(), "");
 }
 
+TEST(PrefixCache, PeekingCountsNothing_CACHE_23) {
+  TestRows rows(kPaged, 8, 1 << 18);
+  PrefixCache cache(rows.store(), {});
+  const Tokens prompt = counting(20), longer = joined(prompt, {900});
+  ASSERT_TRUE(cache.put(prompt, rows.state_of(prompt), ""));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(cache.peek(longer, "")->length, 20u);
+  EXPECT_FALSE(cache.peek(counting(9, 500), ""));
+  EXPECT_EQ(cache.stats().hits + cache.stats().misses, 0u);
+  cache.count(longer, "");
+  cache.count(counting(9, 500), "");
+  EXPECT_EQ(cache.stats().hits, 1u);
+  EXPECT_EQ(cache.stats().hit_tokens, 20u);
+  EXPECT_EQ(cache.stats().misses, 1u);
+}
+
+// A waypoint that stands for a prefix somebody asked for goes no sooner than that would.
+TEST(PrefixCache, AWaypointInheritsThePrefixItSupersedes_CACHE_15) {
+  TestRows rows({{1, 2, 16}, {1, 2, 0}}, 8, 1 << 18);
+  PrefixCacheOptions options;
+  options.max_entries = 2;
+  PrefixCache cache(rows.store(), options);
+  const Tokens prefix = counting(12), longer = counting(16), again = joined(prefix, {77});
+  ASSERT_TRUE(cache.put(prefix, rows.state_of(prefix), ""));
+  ASSERT_TRUE(cache.put(longer, rows.state_of(longer), "", nullptr, EntryKind::waypoint));
+  const Tokens other = counting(40, 500), third = counting(30, 900);
+  ASSERT_TRUE(cache.put(other, rows.state_of(other), ""));
+  EXPECT_EQ(hit_length(cache, again), 12u);  // the one used last
+  ASSERT_TRUE(cache.put(third, rows.state_of(third), ""));
+  EXPECT_EQ(hit_length(cache, again), 12u);
+}
+
 }  // namespace
 }  // namespace kvasir::cache

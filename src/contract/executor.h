@@ -83,6 +83,8 @@ class Executor {
                       std::span<const std::uint32_t> /*keep*/) noexcept {}
   // Tokens that the tentative rows of a step may have together.
   virtual std::uint32_t max_tentative_tokens() const noexcept { return max_step_tokens(); }
+  // Rows of output that a step may ask for.
+  virtual std::uint32_t max_wanted() const noexcept { return max_step_tokens(); }
 };
 
 }  // namespace kvasir

@@ -375,9 +375,25 @@ void Engine::bound_tentative_tokens() {
   }
 }
 
+// Rows of logits of a step: each row may want one, what is left goes to prompts that want them at
+// every position (SAMP-32), then to drafts.
+void Engine::bound_wanted_rows() {
+  const std::uint32_t most = parts_.executor.max_wanted();
+  const auto n_rows = static_cast<std::uint32_t>(plan_rows_.size());
+  std::uint32_t left = most > n_rows ? most - n_rows : 0;
+  for (sched::PlanRow& row : plan_rows_) {
+    if (!row.wants_prompt_logits || row.is_whole || row.phase != sched::RowPhase::preparing)
+      continue;
+    row.prefill_chunk = std::min({row.prefill_chunk, kPromptLogitRows, 1 + left});
+    left -= row.prefill_chunk > 0 ? row.prefill_chunk - 1 : 0;
+  }
+  for (sched::PlanRow& row : plan_rows_) {
+    row.n_drafts = std::min(row.n_drafts, left);
+    left -= row.n_drafts;
+  }
+}
+
 void Engine::make_plan() {
-  // Prompt logprobs want the head at every position; this bounds the logits of a step (SAMP-32).
-  constexpr std::uint32_t kPromptLogprobChunk = 32;
   plan_rows_.clear();
   for (const Request* request : rows_) {
     sched::PlanRow row{.request = request->id};
@@ -386,14 +402,12 @@ void Engine::make_plan() {
                 : request->stage == Stage::active  ? sched::RowPhase::active
                                                    : sched::RowPhase::completing;
     row.is_paused = request->sink->is_paused();
-    const bool wants_logprobs = request->options.prompt_logprobs.has_value();
-    row.wants_prompt_logits = wants_logprobs || request->options.hidden == WantedHidden::all;
+    row.wants_prompt_logits =
+        request->options.prompt_logprobs || request->options.hidden == WantedHidden::all;
     row.is_whole = parts_.executor.takes_whole_rows();
     row.position = request->row ? parts_.store->length(*request->row) : 0;
     row.length = request->prompt().size();
-    row.prefill_chunk = wants_logprobs
-                            ? std::min(request->options.prefill_chunk, kPromptLogprobChunk)
-                            : request->options.prefill_chunk;
+    row.prefill_chunk = request->options.prefill_chunk;
     row.transition = parts_.store->transition();
     row.n_drafts = static_cast<std::uint32_t>(request->drafts.size());
     if (row.position < row.transition)  // no window crosses it (KV-23)
@@ -403,6 +417,7 @@ void Engine::make_plan() {
     plan_rows_.push_back(row);
   }
   bound_tentative_tokens();
+  bound_wanted_rows();
   planner_.plan(plan_rows_, plan_);
 }
 

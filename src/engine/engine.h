@@ -36,6 +36,10 @@ struct Request;    // private: one request's state
 struct RowWork;    // private: one row's part of a step
 struct StepFrame;  // private: a step from its plan to its delivery
 
+// An executor takes so many rows of logits a step beside one of each row, that prompts whose every
+// position is wanted go on as fast as others must (SCH-13).
+constexpr std::uint32_t kPromptLogitRows = 64;
+
 struct EngineOptions {
   std::uint32_t max_rows = 8;                    // SCH-2
   std::uint32_t max_step_tokens = 512;           // B
@@ -162,6 +166,7 @@ class Engine {
   void propose_drafts();
   void make_plan();
   void bound_tentative_tokens();
+  void bound_wanted_rows();
   void count_step(const StepFrame& frame, double seconds);
   std::optional<CancelReason> cancel_reason(const Request& request) const noexcept;
   std::optional<Clock::Duration> patience_of(const Request& request) const noexcept;

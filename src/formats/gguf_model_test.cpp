@@ -104,6 +104,28 @@ TEST(GgufModel, SpeaksHuggingFaceTerms_MOD52) {
   EXPECT_EQ(files->metadata().int_or("llama.block_count", 0), 4);
 }
 
+TEST(GgufModel, AnIdOfAllOnesIsNoToken_MOD52) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "llama");
+  file.number<std::uint32_t>("tokenizer.ggml.eos_token_id", GgufKind::u32, 2)
+      .number<std::uint32_t>("tokenizer.ggml.eot_token_id", GgufKind::u32, 0xffffffffu)
+      .number<std::uint32_t>("tokenizer.ggml.padding_token_id", GgufKind::u32, 0xffffffffu);
+  const auto files = open_built(folder, file);
+  ASSERT_TRUE(files) << files.error().what;
+  EXPECT_EQ(files->config().int_or("eos_token_id", 0), 2);
+  EXPECT_EQ(files->config().find("pad_token_id"), nullptr);
+}
+
+TEST(GgufModel, AnUnknownRopeScalingIsNotLost_MOD52) {
+  const TestFolder folder;
+  GgufBuilder file;
+  add_model(file, "llama").text("llama.rope.scaling.type", "weird");
+  const auto files = open_built(folder, file);
+  ASSERT_TRUE(files) << files.error().what;
+  EXPECT_EQ(files->config().find("rope_parameters")->string_or("rope_type", ""), "weird");
+}
+
 TEST(GgufModel, TurnsRopeTablesIntoLongrope_MOD52) {
   const TestFolder folder;
   GgufBuilder file;

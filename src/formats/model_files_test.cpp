@@ -172,6 +172,26 @@ TEST(ModelFiles, LiftsTheTextModelOutOfAWrapper_MOD4) {
   EXPECT_EQ(text.find("vision_config"), nullptr);
 }
 
+// What ends a text is named in either place; a null within says nothing of how files are stored.
+TEST(ModelFiles, AWrappersOwnMembersCountBesideItsTextModels_MOD4_TXT12) {
+  const auto lifted = [](const std::string& outer, const std::string& inner) {
+    return text_model_config(*json::parse("{" + outer + R"(,"text_config":{)" + inner + "}}"));
+  };
+  const auto ends = [&](const std::string& outer, const std::string& inner) {
+    return json::write(
+        *lifted(R"("eos_token_id":)" + outer, R"("eos_token_id":)" + inner).find("eos_token_id"));
+  };
+  EXPECT_EQ(ends("[2,136]", "2"), "[2,136]");
+  EXPECT_EQ(ends("136", "null"), "[136]");
+  EXPECT_EQ(ends("null", "[7]"), "[7]");
+  const json::Value text =
+      lifted(R"("quantization_config":{"bits":4})", R"("quantization_config":null)");
+  EXPECT_EQ(text.find("quantization_config")->int_or("bits", 0), 4);
+  EXPECT_TRUE(lifted(R"("sliding_window":5)", R"("sliding_window":null)")
+                  .find("sliding_window")
+                  ->is_null());
+}
+
 TEST(ModelFiles, NamesLoseTheWrappersPrefix_MOD4) {
   EXPECT_EQ(canonical_name("language_model.model.layers.0.mlp.up_proj.weight"),
             "model.layers.0.mlp.up_proj.weight");

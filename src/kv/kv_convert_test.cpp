@@ -385,5 +385,34 @@ TEST(KvConvert, AForeignStateIsConvertedAsItStands_KV19) {
   EXPECT_FALSE(store->is_foreign(row));
 }
 
+// A conversion that runs out of blocks halfway leaves a state that nobody may cut below T.
+TEST(KvConvert, AHalfConvertedStateIsNotTrimmedBelowT_KV43) {
+  TestDevice device;
+  const KvScheme scheme{
+      .kind = KvSchemeKind::affine_uniform, .bits = 4, .group = 32, .start = 0, .first_span = kT};
+  KvList list;
+  for (int i = 0; i < 3; ++i) list.push_back({.n_kv_heads = 2, .head_dim = 64});
+  auto store = *KvStore::make(
+      device, list,
+      {.scheme = scheme, .block_tokens = 8, .budget_bytes = 1 << 18, .split_tokens = 64});
+  const auto row_at_t = [&] {
+    const KvRowId row = store->create_row();
+    const RowSpan span{row, kT, 0};
+    auto step = store->reserve({&span, 1});
+    EXPECT_TRUE(step);
+    if (step) std::move(*step).commit();
+    return row;
+  };
+  constexpr std::uint32_t kEncoded = 1;
+  const std::size_t of_a_layer = kT / 8;
+  while (store->free_blocks(kEncoded) >= 3 * of_a_layer) ASSERT_TRUE(store->convert(row_at_t()));
+  ASSERT_GE(store->free_blocks(kEncoded), of_a_layer);
+  const KvRowId row = row_at_t();
+  EXPECT_FALSE(store->convert(row));
+  EXPECT_TRUE(store->is_due(row));
+  EXPECT_EQ(store->capture(row).min_reusable(), kT);
+  EXPECT_FALSE(store->trim_to(row, kT - 10));
+}
+
 }  // namespace
 }  // namespace kvasir::kv

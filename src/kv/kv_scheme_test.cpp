@@ -234,6 +234,7 @@ TEST(KvScheme, AnythingElseIsAnUnknownSignature_KV36) {
                                  "windowed(4294967296):bf16:bf16",
                                  "windowed(16:bf16:bf16",
                                  "recurrent:bf16",
+                                 "paged:bf16:affine:8:64@18446744073709551615",
                                  "latent+",
                                  "paged:bf16:bf16@",
                                  "paged:bf16:bf16@0",

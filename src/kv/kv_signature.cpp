@@ -11,6 +11,8 @@
 namespace kvasir::kv {
 namespace {
 
+constexpr std::uint64_t kMostTransition = (std::uint64_t{1} << 53) - 1;  // whole in JSON
+
 // A whole decimal number without sign or leading zero.
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
@@ -75,9 +77,10 @@ Result<KvSignature> parse_signature(std::string_view text) {
   const Error unknown = invalid("unknown KV signature: " + std::string(text));
   KvSignature out;
   std::string_view rest = text;
-  if (const std::size_t at = text.rfind('@'); at != std::string_view::npos) {
+  const std::size_t at = text.rfind('@');
+  if (at != std::string_view::npos) {
     const auto transition = number(text.substr(at + 1));
-    if (!transition || *transition == 0) return unknown;
+    if (!transition || *transition == 0 || *transition > kMostTransition) return unknown;
     out.transition = *transition;
     rest = text.substr(0, at);
   }

@@ -15,20 +15,24 @@ StepBody::~StepBody() {
   std::erase(core->open_steps, this);
 }
 
+Status StepBody::check_row(const StoreCore& core, const StateBody& body, const RowSpan& span) {
+  if (body.in_step) return invalid("kv row is already in a step");
+  if (span.n_tokens == 0 || span.n_drafts >= span.n_tokens) return invalid("empty kv row span");
+  const std::uint64_t end = std::uint64_t{body.length} + span.n_tokens;
+  if (end > 0xFFFF'FFFFu) return invalid("kv row is too long");
+  if (core.is_due(body)) return invalid("kv row has to be converted first");
+  if (core.converts() && body.length < core.geometry.transition && end > core.geometry.transition)
+    return invalid("kv row span crosses the transition position");  // KV-23
+  return {};
+}
+
 Status StepBody::open_rows(std::span<const RowSpan> spans) {
   rows.reserve(spans.size());
   for (const RowSpan& span : spans) {
     const auto found = core->rows.find(span.row);
     if (found == core->rows.end()) return invalid("no such kv row");
     StateBody& body = *found->second;
-    if (body.in_step) return invalid("kv row is already in a step");
-    if (span.n_tokens == 0 || span.n_drafts >= span.n_tokens) return invalid("empty kv row span");
-    const std::uint64_t end = std::uint64_t{body.length} + span.n_tokens;
-    if (end > 0xFFFF'FFFFu) return invalid("kv row is too long");
-    if (core->is_due(body)) return invalid("kv row has to be converted first");
-    if (core->converts() && body.length < core->geometry.transition &&
-        end > core->geometry.transition)
-      return invalid("kv row span crosses the transition position");  // KV-23
+    KVASIR_TRY_DO(check_row(*core, body, span));
     body.in_step = true;
     rows.push_back({.body = &body, .n_tokens = span.n_tokens, .n_drafts = span.n_drafts});
   }

@@ -124,7 +124,10 @@ bool KvStore::can_reserve(std::span<const RowSpan> spans) const {
   std::vector<std::size_t> needed(core_->pools.size());
   for (const RowSpan& span : spans) {
     const auto found = core_->rows.find(span.row);
-    if (found == core_->rows.end() || found->second->in_step) return false;
+    if (found == core_->rows.end() || !StepBody::check_row(*core_, *found->second, span))
+      return false;
+    const auto is_same = [&](const RowSpan& other) { return other.row == span.row; };
+    if (std::count_if(spans.begin(), spans.end(), is_same) > 1) return false;
     core_->add_needed(*found->second, span.n_tokens, needed);
   }
   for (std::uint32_t p = 0; p < needed.size(); ++p)

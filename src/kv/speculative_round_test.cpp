@@ -164,5 +164,28 @@ TEST(SpeculativeRound, ARowWithoutDraftsKeepsNothingToRollBackTo_KV51) {
   EXPECT_EQ(check_invariants(store->snapshot()), "");
 }
 
+// A round that would be refused is told so first, and loses nothing.
+TEST(SpeculativeRound, CanBeginKnowsOfRowsThatHaveToBeConverted_KV50) {
+  TestDevice device;
+  const KvScheme quantized{
+      .kind = KvSchemeKind::affine_uniform, .bits = 4, .group = 32, .start = 0, .first_span = 32};
+  auto store = *KvStore::make(
+      device, {{.n_kv_heads = 2, .head_dim = 64}},
+      {.scheme = quantized, .block_tokens = 8, .budget_bytes = 1 << 22, .split_tokens = 256});
+  for (const std::uint32_t length : {30u, 32u}) {  // the window crosses T; T is reached
+    const KvRowId row = store->create_row();
+    const RowSpan span{row, length, 0};
+    auto step = store->reserve({&span, 1});
+    ASSERT_TRUE(step);
+    std::move(*step).commit();
+    KvRound layout(*store, {row});
+    SpeculativeRound round({&layout});
+    const auto can = round.can_begin(Counts{3});
+    ASSERT_TRUE(can);
+    EXPECT_FALSE(*can) << length;
+    EXPECT_TRUE(round.valid());
+  }
+}
+
 }  // namespace
 }  // namespace kvasir::kv

@@ -273,6 +273,7 @@ GenerateOptions Engine::Impl::options_of(const GenerateRequest& request,
   options.prompt = std::move(prompt.tokens);
   options.max_tokens = request.max_tokens;
   if (!request.messages.empty()) options.default_max_tokens = kChatMaxTokens;
+  if (request.default_max_tokens) options.default_max_tokens = *request.default_max_tokens;
   if (request.until_context_full) options.default_max_tokens = kAllThatFits;
   options.sampling = request.sampling;
   options.prompt_logprobs = request.prompt_logprobs;
@@ -280,10 +281,11 @@ GenerateOptions Engine::Impl::options_of(const GenerateRequest& request,
   if (request.timeout) options.deadline = clock.now() + *request.timeout;
   const auto n_prompt = static_cast<std::uint32_t>(options.prompt.size());
   if (n_prompt < kMinBoundaryTokens) return options;
-  if (prompt.stable_tokens > 0) options.snapshot_at = {prompt.stable_tokens};
-  // Such a model can serve the very same prompt again only from a state captured before its last
+  // Some models can serve the very same prompt again only from a state captured before its last
   // token (C18).
-  if (prompt.stable_tokens == 0 && needs_snapshots()) options.snapshot_at = {n_prompt - 1};
+  const bool has_boundary = prompt.stable_tokens > 0 && prompt.stable_tokens < n_prompt;
+  if (has_boundary) options.snapshot_at = {prompt.stable_tokens};
+  if (!has_boundary && needs_snapshots()) options.snapshot_at = {n_prompt - 1};
   return options;
 }
 
@@ -335,12 +337,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const OpenOptions& options) {
   if (fit::pins_weights(options.pins_weights, impl->sized.facts.weight_bytes,
                         fit::read_machine_memory(), pin_limit_bytes()))
     pinned.emplace();
-  KVASIR_TRY(impl->model, model::Model::load(files, *impl->device,
-                                             {.max_context = options.context_length,
-                                              .max_step_tokens = options.step_tokens(),
-                                              .max_wanted = options.max_rows,
-                                              .progress = options.progress,
-                                              .exact_f32 = false}));
+  KVASIR_TRY(impl->model,
+             model::Model::load(files, *impl->device,
+                                {.max_context = options.context_length,
+                                 .max_step_tokens = options.step_tokens(),
+                                 .max_wanted = options.max_rows + engine::kPromptLogitRows,
+                                 .progress = options.progress,
+                                 .exact_f32 = false}));
   pinned.reset();
   if (impl->model->output() == OutputKind::hidden) {
     KVASIR_TRY(impl->embedder, Embedder::make(files, *impl->model, impl->text->tokenizer()));
@@ -443,15 +446,17 @@ Result<RequestSampling> Engine::sampling_of(const json::Value& body, Surface sur
       surface == Surface::chat ? sampling::Surface::chat : sampling::Surface::completions;
   KVASIR_TRY(sampling::PartialSampling own,
              sampling::parse_sampling(body, of, impl_->model->vocab_size()));
+  const bool is_own = own.max_tokens.has_value();
   std::vector<sampling::PartialSampling> layers{std::move(own)};
   layers.insert(layers.end(), impl_->sampling_layers.begin(), impl_->sampling_layers.end());
   const sampling::ResolvedSampling resolved = sampling::merge_sampling(layers, of);
-  RequestSampling out{resolved.options, {}, false, resolved.stream};
-  if (resolved.max_tokens == sampling::kUntilContextFull)
+  RequestSampling out{resolved.options, {}, {}, false, resolved.stream};
+  if (resolved.max_tokens == sampling::kUntilContextFull) {
     out.until_context_full = true;
-  else if (resolved.max_tokens_explicit)
-    out.max_tokens =
-        static_cast<std::uint32_t>(std::min<std::int64_t>(resolved.max_tokens, kAllThatFits));
+  } else if (resolved.max_tokens_explicit) {
+    auto& to = is_own ? out.max_tokens : out.default_max_tokens;  // only what is asked for may fail
+    to = static_cast<std::uint32_t>(std::min<std::int64_t>(resolved.max_tokens, kAllThatFits));
+  }
   return out;
 }
 

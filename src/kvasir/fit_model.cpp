@@ -10,6 +10,7 @@
 #include "backend/cpu/limits.h"
 #include "backend/cuda/cuda_device.h"
 #include "codec/weight_type.h"
+#include "engine/engine.h"
 #include "fit/machine.h"
 #include "fit/memory.h"
 #include "kv/kv_plan.h"
@@ -108,6 +109,10 @@ std::uint64_t product_bytes_per_token(const model::DecoderConfig& config) {
   return 4 * (widest + widest / 16);
 }
 
+std::uint32_t wanted_rows(const OpenOptions& options) {
+  return options.max_rows + engine::kPromptLogitRows;
+}
+
 // Rows of the head, which do not depend on the step's length (FIT-8).
 std::uint64_t head_bytes(const model::DecoderConfig& config, std::uint32_t n_rows) {
   if (!config.has_head) return 0;
@@ -116,7 +121,7 @@ std::uint64_t head_bytes(const model::DecoderConfig& config, std::uint32_t n_row
 
 std::uint64_t step_token_bytes(const model::DecoderConfig& config, const OpenOptions& options) {
   const std::uint32_t chunk = options.step_tokens();
-  const std::uint32_t n_wanted = std::min(options.max_rows, chunk);
+  const std::uint32_t n_wanted = std::min(wanted_rows(options), chunk);
   const std::uint64_t all = model::scratch_bytes(config, chunk, n_wanted);
   const std::uint64_t of_steps = all - std::min(all, head_bytes(config, n_wanted));
   const std::uint64_t beside = is_ref(options) ? 0 : product_bytes_per_token(config);
@@ -133,8 +138,8 @@ std::uint64_t fixed_bytes(const model::Model& model,
   const std::uint64_t rope = (model.rope_bytes() + n - 1) / n * max_positions;
   if (is_cuda(options))  // of the GPU's memory
     return options.gpus.size() *
-           (head_bytes(config, options.max_rows) + rope + backend::cuda::kFixedBytes);
-  return head_bytes(config, options.max_rows) + sampler + rope + text_bytes + bytes_at_start() +
+           (head_bytes(config, wanted_rows(options)) + rope + backend::cuda::kFixedBytes);
+  return head_bytes(config, wanted_rows(options)) + sampler + rope + text_bytes + bytes_at_start() +
          kServiceBytes;
 }
 

@@ -34,7 +34,9 @@ struct GenerateRequest {
 
   std::uint32_t n = 1;                      // choices; they share the prompt's KV
   std::optional<std::uint32_t> max_tokens;  // unset: 512, 4096 for chat, lowered to fit
-  bool until_context_full = false;          // unset max_tokens then means all that fits
+  std::optional<std::uint32_t>
+      default_max_tokens;           // in the place of 512 and 4096, likewise lowered
+  bool until_context_full = false;  // unset max_tokens then means all that fits
   SamplingOptions sampling;
   std::vector<std::string> stops;                    // TXT-60
   bool parse_special = false;                        // text prompt only: match special tokens in it

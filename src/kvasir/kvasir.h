@@ -57,8 +57,9 @@ enum class Surface : std::uint8_t { chat, completions };  // they differ in `log
 // The sampling fields of a request body over the server's and the model's own.
 struct RequestSampling {
   SamplingOptions options;
-  std::optional<std::uint32_t> max_tokens;  // when some layer names it
-  bool until_context_full = false;          // n_predict -1
+  std::optional<std::uint32_t> max_tokens;          // when the request names it
+  std::optional<std::uint32_t> default_max_tokens;  // the server's or the model's, when unset
+  bool until_context_full = false;                  // n_predict -1
   bool stream = false;
 };
 

@@ -67,7 +67,7 @@ class Model final : public Executor {
   OutputKind output() const noexcept override;
   std::uint32_t output_width() const noexcept override;
   bool takes_whole_rows() const noexcept override;
-  std::uint32_t max_wanted() const noexcept;
+  std::uint32_t max_wanted() const noexcept override;
   // Refuses (and changes nothing) a batch beyond the limits above, a KV that is not of this model's
   // shape, or rows that an encoder cannot tell apart by their positions 0, 1, 2 …
   Status launch(const StepBatch& batch) override;

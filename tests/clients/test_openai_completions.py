@@ -54,6 +54,27 @@ def test_echo_with_no_tokens_scores_the_prompt_c28(demo, stream):
     assert logprobs["token_logprobs"][0] is None and all(v <= 0 for v in logprobs["token_logprobs"][1:])
 
 
+def test_a_long_prompt_is_scored_beside_others_c28(demo):
+    """Longer than there are rows, and nobody beside it suffers."""
+    prompt = "The sea is wide and the night is long. " * 12
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        others = [pool.submit(wire.complete, demo, f"{i} ships", max_tokens=24) for i in range(3)]
+        scored = pool.submit(wire.complete, demo, prompt, max_tokens=0, echo=True, logprobs=1)
+        logprobs = one(scored.result())["logprobs"]
+        assert all(one(other.result())["text"] for other in others)
+    assert one(scored.result())["text"] == prompt and len(logprobs["tokens"]) > 100
+    assert all(v <= 0 for v in logprobs["token_logprobs"][1:])
+
+
+def test_offsets_and_names_of_parts_of_characters_samp31(demo):
+    scored = one(wire.complete(demo, "Hello \U0001f600\U0001f603 \u4e2d\u6587 x", max_tokens=0, echo=True, logprobs=5))
+
+    logprobs = scored["logprobs"]
+    assert logprobs["text_offset"] == sorted(logprobs["text_offset"])
+    assert logprobs["text_offset"][-1] <= len(scored["text"]) - 1
+    assert all(len(top) == 5 for top in logprobs["top_logprobs"][1:])
+
+
 def test_two_scored_copies_are_alike_c28(demo):
     answer = wire.ok(demo, "/v1/completions", {"prompt": "Seven times six is 42", "max_tokens": 0, "echo": True,
                                                "logprobs": 1, "n": 2})

@@ -305,6 +305,11 @@ json::Object as_request_fields(const SamplingFlags& flags) {
   return out;
 }
 
+int report_usage(const Error& error) {
+  std::fprintf(stderr, "error: %s\n", error.what.c_str());
+  return kExitUsage;
+}
+
 int report(const Error& error) {
   std::fprintf(stderr, "error: %s\n", error.what.c_str());
   return error.code == Errc::capacity ? kExitDoesNotFit : kExitFailure;

@@ -42,5 +42,6 @@ json::Object as_request_fields(const SamplingFlags& flags);
 
 // Prints "error: …" to stderr; the process's exit code for it.
 int report(const Error& error);
+int report_usage(const Error& error);  // flags that do not go together
 
 }  // namespace kvasir::app

@@ -81,7 +81,7 @@ CacheEntry& CacheCore::add(std::span<const TokenId> tokens,
   return added;
 }
 
-void CacheCore::supersede_ancestors(const CacheEntry& entry) {
+void CacheCore::supersede_ancestors(CacheEntry& entry) {
   std::vector<CacheEntry*> superseded;
   for (const RadixNode* node = entry.node->parent; node; node = node->parent) {
     CacheEntry* ancestor = node->entry;
@@ -89,7 +89,10 @@ void CacheCore::supersede_ancestors(const CacheEntry& entry) {
         entry.state.resumable_at(ancestor->length()) && entry.state.serves_all_of(ancestor->state))
       superseded.push_back(ancestor);
   }
-  for (CacheEntry* ancestor : superseded) remove(*ancestor);
+  for (CacheEntry* ancestor : superseded) {
+    if (ancestor->kind == EntryKind::prefix) entry.kind = EntryKind::prefix;  // it stands for one
+    remove(*ancestor);
+  }
 }
 
 void CacheCore::touch(CacheEntry& entry, std::uint64_t cost) {

@@ -75,7 +75,7 @@ struct CacheCore {
   CacheEntry& add(std::span<const TokenId> tokens,
                   std::string_view ns,
                   std::unique_ptr<CacheEntry> entry);
-  void supersede_ancestors(const CacheEntry& entry);
+  void supersede_ancestors(CacheEntry& entry);
   void touch(CacheEntry& entry, std::uint64_t cost);
   void remove(CacheEntry& entry);  // destroys it; its node goes when useless
   void evict(CacheEntry& entry);   // remove, told to the policy

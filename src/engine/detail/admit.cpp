@@ -50,7 +50,8 @@ GroupView Engine::group_view() const {
   if (queue_.empty() || !has_free_row || view.preparing == 0) return view;
   const Request& head = *find(*queue_.head());
   if (can_ride(head)) return view;  // feeds nothing of its own
-  const bool may_reuse = parts_.cache && head.options.prompt_cache && head.owns_state();
+  const bool may_reuse = parts_.cache && head.options.prompt_cache && head.owns_state() &&
+                         !head.options.prompt_logprobs;
   const std::uint64_t cached =
       may_reuse ? parts_.cache->usable_length(head.prompt(), namespace_of(head)) : 0;
   view.next_tokens = head.prompt().size() - cached;
@@ -78,12 +79,12 @@ bool Engine::start(Request& request) {
       const auto most = static_cast<std::uint32_t>(request.prompt().size() - 1);
       const std::uint32_t length = std::min(parts_.store->length(*request.options.state), most);
       request.row = request.options.state;
-      const Status trimmed = parts_.store->trim_to(*request.row, length);
-      KVASIR_CHECK(trimmed.has_value()) << "enqueue has checked it";
       if (!running.empty() && !budget_allows(running, request)) {
         request.row.reset();
         return false;
       }
+      const Status trimmed = parts_.store->trim_to(*request.row, length);
+      KVASIR_CHECK(trimmed.has_value()) << "enqueue has checked it";
     } else if (!take_prefix(request, running)) {
       return false;
     }
@@ -142,19 +143,23 @@ bool Engine::take_prefix(Request& request, std::span<const sched::BlockDemand> r
   request.row = store.create_row();
   if (may_reuse) {
     if (std::optional<cache::PrefixHit> hit =
-            parts_.cache->take(request.prompt(), namespace_of(request))) {
+            parts_.cache->peek(request.prompt(), namespace_of(request))) {
       store.adopt(*request.row, std::move(hit->state));
       request.retain = std::move(hit->retain);
       request.is_pinning = true;
     }
   }
-  if (budget_allows(running, request)) return true;
   // The pin may hold more of the donor than this row reads.
-  request.unpin();
-  if (running.empty() || budget_allows(running, request)) return true;
-  store.free_row(*request.row);
-  request.row.reset();
-  return false;
+  if (!budget_allows(running, request)) {
+    request.unpin();
+    if (!running.empty() && !budget_allows(running, request)) {
+      store.free_row(*request.row);
+      request.row.reset();
+      return false;
+    }
+  }
+  if (may_reuse) parts_.cache->count(request.prompt(), namespace_of(request));
+  return true;
 }
 
 void Engine::add_demand(const Request& request, std::vector<sched::BlockDemand>& out) const {

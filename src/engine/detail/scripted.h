@@ -92,6 +92,8 @@ struct FakeExecutor final : Executor {
   std::uint32_t max_positions() const noexcept override { return n_positions; }
   std::uint32_t max_step_tokens() const noexcept override { return 4096; }
   std::uint32_t max_tentative_tokens() const noexcept override { return max_tentative; }
+  std::uint32_t most_wanted = 4096;
+  std::uint32_t max_wanted() const noexcept override { return most_wanted; }
   void replay(const StepBatch& batch, std::span<const std::uint32_t> keep) noexcept override {
     for (const RecurrentLayerView& layer : batch.kv.recurrent) {
       for (std::size_t i = 0; i < layer.rows.size(); ++i) {
@@ -114,6 +116,7 @@ struct FakeExecutor final : Executor {
     if (trace) trace->push_back("forward " + std::to_string(given.tokens.size()));
     step_sizes.push_back(given.tokens.size());
     wanted_sizes.push_back(given.wanted.size());
+    KVASIR_CHECK(given.wanted.size() <= most_wanted) << "more rows than the executor has room for";
     n_ahead += static_cast<std::uint32_t>(n_launched);
     StepBatch batch = given;
     const std::vector<TokenId> tokens = tokens_of(given);

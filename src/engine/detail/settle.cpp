@@ -218,6 +218,8 @@ void Engine::hand_over(Request& leader) {
     heir->retain = std::move(leader.retain);
     heir->is_pinning = std::exchange(leader.is_pinning, false);
     heir->stats.cached_tokens = leader.stats.cached_tokens;
+    heir->boundaries = std::move(leader.boundaries);
+    heir->waypoints = std::move(leader.waypoints);
     heir->stage = Stage::preparing;
     heir->leader.reset();
   }

@@ -139,6 +139,8 @@ class ConfigMaker {
       rope["rope_type"] = "linear";
       rope["factor"] = factor;
     }
+    if (type != "none" && type != "linear" && type != "yarn")
+      rope["rope_type"] = std::string(type);  // whoever reads it refuses it by name
     if (type == "yarn") {
       rope["rope_type"] = "yarn";
       rope["factor"] = factor;
@@ -166,8 +168,10 @@ class ConfigMaker {
   }
 
   void add_tokens() {
+    // Null: not said, which some converters say by a number.
     const auto id_of = [&](std::string_view name) {
-      return content_.find("tokenizer.ggml." + std::string(name) + "_token_id");
+      const auto* id = content_.find("tokenizer.ggml." + std::string(name) + "_token_id");
+      return id && id->whole() == 0xffffffffu ? nullptr : id;
     };
     if (const auto* bos = id_of("bos"); bos && bos->whole()) set("bos_token_id", *bos->whole());
     if (const auto* pad = id_of("padding"); pad && pad->whole()) set("pad_token_id", *pad->whole());

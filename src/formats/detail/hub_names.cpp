@@ -1,5 +1,6 @@
 #include "formats/detail/hub_names.h"
 
+#include <algorithm>
 #include <array>
 
 namespace kvasir::formats {
@@ -11,6 +12,28 @@ constexpr std::array<std::string_view, 16> kOtherTowers{
     "embed_audio.",           "vision_embedder.", "vit_large_projector.", "connector.",
     "image_newline",          "audio_embedder.",  "vision_encoder.",      "vision_projection."};
 
+// Ids that end a text, of both places.
+json::Value all_of(const json::Value& a, const json::Value& b) {
+  json::Array out;
+  for (const json::Value* one : {&a, &b}) {
+    if (one->is_null()) continue;
+    const json::Array own = one->is_array() ? *one->as_array() : json::Array{*one};
+    for (const json::Value& id : own) {
+      const auto is_same = [&](const json::Value& other) {
+        return other.as_int() && id.as_int() && *other.as_int() == *id.as_int();
+      };
+      if (std::none_of(out.begin(), out.end(), is_same)) out.push_back(id);
+    }
+  }
+  return out;
+}
+
+// What tells how the files are stored: null within the text model says nothing.
+bool is_of_files(std::string_view key) {
+  return key == "quantization_config" || key == "quantization" || key == "tie_word_embeddings" ||
+         key == "dtype" || key == "torch_dtype";
+}
+
 }  // namespace
 
 json::Value text_model_config(json::Value config) {
@@ -19,7 +42,13 @@ json::Value text_model_config(json::Value config) {
   json::Object out = *text->as_object();
   for (const auto& [key, value] : *config.as_object()) {
     if (key.ends_with("_config") && key != "quantization_config") continue;
-    if (!out.find(key)) out.push_back(key, value);
+    const json::Value* inner = out.find(key);
+    if (key == "eos_token_id" && inner) out[key] = all_of(*inner, value);
+    if (!inner) {
+      out.push_back(key, value);
+    } else if (inner->is_null() && key != "eos_token_id" && is_of_files(key)) {
+      out[key] = value;
+    }
   }
   return out;
 }

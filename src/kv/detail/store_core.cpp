@@ -309,8 +309,8 @@ Status StoreCore::convert(StateBody& body) {
   for (std::uint32_t g = 0; g < body.tables.size(); ++g) {
     if (!geometry.groups[g].converts() || body.tables[g].is_encoded) continue;
     KVASIR_TRY_DO(convert_group(body, g));
+    body.min_reusable = body.length;  // also when a later group finds no blocks
   }
-  body.min_reusable = body.length;
   return {};
 }
 

@@ -68,6 +68,8 @@ struct StepBody {
   StepBody(const StepBody&) = delete;
   StepBody& operator=(const StepBody&) = delete;
 
+  // Whether a row may take part in a step.
+  static Status check_row(const StoreCore& core, const StateBody& body, const RowSpan& span);
   Status open_rows(std::span<const RowSpan> spans);
   void stage_rows();
   void make_views();

@@ -21,8 +21,9 @@ Result<std::optional<std::vector<kv::KvLayerBits>>> read_config(
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) return out;
   KVASIR_TRY(const std::string text, read_file(file, kMaxConfigBytes));
-  KVASIR_TRY(const json::Value value, json::parse(text));
-  KVASIR_TRY(out, kv::parse_kv_config(value));
+  const auto value = json::parse(text);
+  if (!value) return Error{value.error().code, "kv_config.json: " + value.error().what};
+  KVASIR_TRY(out, kv::parse_kv_config(*value));
   return out;
 }
 

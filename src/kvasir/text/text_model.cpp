@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "base/file.h"
@@ -75,6 +76,25 @@ text::CivilTime local_now() {
           local.tm_hour,        local.tm_min,     local.tm_sec};
 }
 
+// As templates that ask for the date expect it (TXT-28): 01 Dec 2026.
+std::string date_of(const text::CivilTime& now) {
+  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  return (now.day < 10 ? "0" : "") + std::to_string(now.day) + " " + kMonths[now.month - 1] + " " +
+         std::to_string(now.year);
+}
+
+// The rendered text with blanks in the place of what messages say: markers that a user writes open
+// nothing.
+std::string without_content(const text::Rendered& rendered) {
+  std::string out = rendered.text;
+  for (const auto& span : rendered.spans)
+    if (span.is_content)
+      std::fill(out.begin() + static_cast<std::ptrdiff_t>(span.begin),
+                out.begin() + static_cast<std::ptrdiff_t>(span.end), ' ');
+  return out;
+}
+
 std::uint32_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
   const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<std::uint32_t>(differ.first - a.begin());
@@ -137,9 +157,10 @@ Result<text::Rendered> TextModel::render(const GenerateRequest& request) const {
   rendering.variables["messages"] = request.messages;
   if (!request.tools.empty()) rendering.variables["tools"] = request.tools;
   rendering.variables["add_generation_prompt"] = !request.continue_final_message;
+  rendering.options.now = local_now();
+  rendering.variables["date_string"] = date_of(rendering.options.now);
   for (const auto& [name, value] : request.template_variables) rendering.variables[name] = value;
   rendering.continue_final_message = request.continue_final_message;
-  rendering.options.now = local_now();
   return text::render_chat(*template_, traits_, std::move(rendering));
 }
 
@@ -156,13 +177,20 @@ Result<RenderedPrompt> TextModel::chat_prompt(const GenerateRequest& request) co
   KVASIR_TRY(const text::Rendered rendered, render(request));
   RenderedPrompt prompt;
   KVASIR_TRY(prompt.tokens, encode(rendered));
-  prompt.starts_in_reasoning = text::starts_in_reasoning(output_.reasoning, rendered.text);
+  prompt.starts_in_reasoning = text::starts_in_reasoning(
+      output_.reasoning,
+      request.continue_final_message ? rendered.text : without_content(rendered));
   if (request.continue_final_message) return prompt;
   GenerateRequest longer = request;
-  longer.messages.push_back(json::Object{{"role", "assistant"}, {"content", "."}});
-  longer.messages.push_back(json::Object{{"role", "user"}, {"content", "."}});
-  const auto next = render(longer);  // a template may refuse it: then there is no boundary
-  if (!next) return prompt;
+  const json::Object user{{"role", "user"}, {"content", "."}};
+  longer.messages.push_back(user);
+  auto next = render(longer);
+  if (!next) {  // roles of some templates must alternate
+    longer.messages.back() = json::Object{{"role", "assistant"}, {"content", "."}};
+    longer.messages.push_back(user);
+    next = render(longer);
+  }
+  if (!next) return prompt;  // no boundary
   KVASIR_TRY(const auto next_tokens, encode(*next));
   prompt.stable_tokens = common_prefix(prompt.tokens, next_tokens);
   return prompt;

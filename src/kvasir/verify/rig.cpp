@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/engine.h"
 #include "formats/model_files.h"
 #include "kvasir/kv/open_scheme.h"
 #include "kvasir/verify/planted_fault.h"
@@ -60,7 +61,7 @@ Result<std::unique_ptr<Rig>> Rig::open(const RigOptions& options) {
   KVASIR_TRY(rig->model_, model::Model::load(files, *rig->device_,
                                              {.max_context = 0,
                                               .max_step_tokens = o.step_tokens(),
-                                              .max_wanted = o.max_rows,
+                                              .max_wanted = o.max_rows + engine::kPromptLogitRows,
                                               .progress = o.progress,
                                               .exact_f32 = false}));
   KVASIR_TRY(const kv::KvScheme scheme,

@@ -34,6 +34,7 @@ class RunsBehind final : public Executor {
   std::uint32_t max_tentative_tokens() const noexcept override {
     return inner_.max_tentative_tokens();
   }
+  std::uint32_t max_wanted() const noexcept override { return inner_.max_wanted(); }
 
   // Steps launched before the one before them was collected.
   std::uint64_t n_ahead() const noexcept { return n_ahead_; }

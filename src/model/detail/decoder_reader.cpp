@@ -9,8 +9,9 @@ namespace kvasir::model {
 namespace {
 
 ops::Activation read_activation(const ConfigReader& config) {
+  // The newer name counts where a file has both.
   const std::string name =
-      config.text_or("hidden_act", config.text_or("hidden_activation", "silu"));
+      config.text_or("hidden_activation", config.text_or("hidden_act", "silu"));
   if (name == "silu" || name == "swish") return ops::Activation::silu;
   if (name == "gelu") return ops::Activation::gelu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast")
@@ -190,6 +191,7 @@ DecoderConfig read_decoder(const ConfigReader& config, const FamilyTraits& trait
 }
 
 std::uint32_t read_window(const ConfigReader& config) {
+  if (config.says_null("sliding_window")) return 0;
   const std::uint32_t window = config.count_or("sliding_window", 0, UINT32_MAX);
   return window >= config.count("max_position_embeddings", kMaxPositions) ? 0 : window;
 }

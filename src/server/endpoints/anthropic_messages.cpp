@@ -98,7 +98,7 @@ class ConversationReader {
       if (!text) return fail(at + ".text must be of type str");
       turn.text += *text;
     } else if (type == "image") {
-      fail("this model does not take images");
+      fail("this model does not accept images");
     } else if (type == "document") {
       read_document(block, at, turn);
     } else if (type == "thinking" && is_assistant) {
@@ -144,7 +144,7 @@ class ConversationReader {
     if (const json::Array* parts = content ? content->as_array() : nullptr) {
       for (std::size_t i = 0; i < parts->size(); ++i) {
         if ((*parts)[i].string_or("type", "") == "image")
-          return fail("this model does not take images");
+          return fail("this model does not accept images");
         const std::string* part = text_of((*parts)[i]);
         if (!part) return fail(item_of(at + ".content", i) + " must be a text block");
         text += *part;

@@ -12,16 +12,30 @@ namespace {
 constexpr std::int64_t kMaxChoices = 8;
 constexpr std::size_t kMaxPrompts = 64;
 
+// A token's text as a key; parts of characters by their bytes, as OpenAI names them.
+std::string name_of(const std::string& bytes) {
+  std::string repaired = repair_utf8(bytes);
+  if (repaired == bytes) return repaired;
+  std::string out = "bytes:";
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return out;
+}
+
 // OpenAI's legacy block: parallel lists.
 struct LogprobLists {
   json::Array tokens, token_logprobs, top_logprobs, text_offset;
   std::size_t offset = 0;  // characters of the choice's text so far
 
   void add(const Engine& engine, TokenId token, const Logprobs* logprobs) {
-    const std::string text = repair_utf8(engine.token_bytes(token));
-    tokens.push_back(text);
+    const std::string bytes = engine.token_bytes(token);
+    tokens.push_back(repair_utf8(bytes));
     text_offset.push_back(static_cast<std::uint64_t>(offset));
-    for (const char c : text) offset += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    // A character that several tokens spell counts once, with the first of its bytes.
+    for (const char c : bytes) offset += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
     if (!logprobs) {
       token_logprobs.push_back(nullptr);
       top_logprobs.push_back(nullptr);
@@ -29,8 +43,10 @@ struct LogprobLists {
     }
     token_logprobs.push_back(finite_logprob(logprobs->logprob));
     json::Object top;
-    for (const TokenLogprob& other : logprobs->top)
-      top[repair_utf8(engine.token_bytes(other.token))] = finite_logprob(other.logprob);
+    for (const TokenLogprob& other : logprobs->top) {
+      const std::string name = name_of(engine.token_bytes(other.token));
+      if (!top.find(name)) top[name] = finite_logprob(other.logprob);  // the likelier one is first
+    }
     top_logprobs.push_back(std::move(top));
   }
   json::Value take() {
@@ -49,6 +65,7 @@ class CompletionFormat final : public ApiFormat {
   bool has_logprobs = false;
   bool echoes = false;
   bool uses_mlx_logprobs = false;
+  std::vector<std::string> prompt_texts;  // empty ones were given as tokens
 
   ErrorShape error_shape() const noexcept override { return ErrorShape::openai; }
 
@@ -139,12 +156,20 @@ class CompletionFormat final : public ApiFormat {
     return transcript.prompts[index / transcript.n_per_prompt];
   }
   std::string prompt_text(const Transcript& transcript, std::uint32_t index) const {
-    return engine_.detokenize(prompt_of(transcript, index));
+    const std::string& text = prompt_texts[index / transcript.n_per_prompt];
+    return text.empty() ? engine_.detokenize(prompt_of(transcript, index)) : text;
+  }
+  // Of the prompt's first tokens, those that stand for none of the text that was given.
+  std::size_t n_added(const Transcript& transcript, std::uint32_t index) const {
+    const std::string& text = prompt_texts[index / transcript.n_per_prompt];
+    const std::span<const TokenId> prompt = prompt_of(transcript, index);
+    if (text.empty() || prompt.size() < 2 || engine_.detokenize(prompt) == text) return 0;
+    return engine_.detokenize(prompt.subspan(1)) == text ? 1 : 0;
   }
   void add_prompt(const Transcript& transcript, std::uint32_t index, LogprobLists& lists) const {
     const auto& known = transcript.choices[index].prompt_logprobs;
     const auto& prompt = prompt_of(transcript, index);
-    for (std::size_t i = 0; i < prompt.size(); ++i)
+    for (std::size_t i = n_added(transcript, index); i < prompt.size(); ++i)
       lists.add(engine_, prompt[i], i > 0 && i <= known.size() ? &known[i - 1] : nullptr);
   }
 
@@ -215,6 +240,8 @@ PlanOrError plan_completion(ServerState& state, const json::Value& body) {
     in.fail("response_format needs a chat request", "response_format");
   read_prompts(in, base, plan.requests);
   if (!in.ok()) return in.error();
+  for (const GenerateRequest& request : plan.requests)
+    format->prompt_texts.push_back(request.prompt);
   plan.stream = sampling.stream;
   plan.format = std::move(format);
   return plan;

@@ -86,7 +86,8 @@ HttpReply admin_cancel_download(ServerState& state,
 // admin.cpp
 // These two reply when no row runs any more.
 void admin_drain(ServerState& state, const std::shared_ptr<Exchange>& exchange);
-void admin_flush_cache(ServerState& state, const std::shared_ptr<Exchange>& exchange);
+HttpReply admin_flush_cache(ServerState& state, const HttpRequest& request, std::string_view rest);
+void admin_empty_cache(ServerState& state, const std::shared_ptr<Exchange>& exchange);
 HttpReply admin_resume(ServerState& state, const HttpRequest& request, std::string_view);
 HttpReply admin_shutdown(ServerState& state, const HttpRequest& request, std::string_view);
 

@@ -136,7 +136,7 @@ TEST(Messages, RefusalsNameTheField) {
             "messages[0].role must be user or assistant");
   EXPECT_EQ(refused(tiny.state, R"({"max_tokens":1,"messages":[
       {"role":"user","content":[{"type":"image","source":{}}]}]})"),
-            "this model does not take images");
+            "this model does not accept images");
   EXPECT_EQ(refused(tiny.state, R"({"max_tokens":1,"stop_sequences":"x",
       "messages":[{"role":"user","content":"q"}]})"),
             "stop_sequences must be of type list");

@@ -28,7 +28,7 @@ class OllamaMessages {
     if (role.empty()) return fail(at + ".role must be a non-empty string");
     const json::Value* images = message.find("images");
     if (images && images->as_array() && !images->as_array()->empty())
-      return fail("this model does not take images");
+      return fail("this model does not accept images");
     const json::Value* content = message.find("content");
     if (content && !content->is_null() && !content->is_string())
       return fail(at + ".content must be of type str");

@@ -94,7 +94,7 @@ void refuse_unsupported(BodyReader& in) {
     if (!in.string(field, "").empty()) in.fail(std::string(field) + " is not supported", field);
   }
   const json::Array* images = in.array("images");
-  if (images && !images->empty()) in.fail("this model does not take images", "images");
+  if (images && !images->empty()) in.fail("this model does not accept images", "images");
   const json::Array* context = in.array("context");
   if (context && !context->empty()) in.fail("context is not supported; use /api/chat", "context");
 }

@@ -166,13 +166,13 @@ TEST(Ollama, RefusalsNameTheField) {
   };
   EXPECT_EQ(generate(R"({"prompt":"a","suffix":"b"})"), "suffix is not supported");
   EXPECT_EQ(generate(R"({"prompt":"a","template":"b"})"), "template is not supported");
-  EXPECT_EQ(generate(R"({"prompt":"a","images":["b"]})"), "this model does not take images");
+  EXPECT_EQ(generate(R"({"prompt":"a","images":["b"]})"), "this model does not accept images");
   EXPECT_EQ(generate(R"({"prompt":"a","format":"yaml"})"), "format must be json or a JSON schema");
   EXPECT_EQ(generate(R"({"prompt":"a","options":{"num_predict":-3}})"),
             "num_predict must be at least -2");
   EXPECT_EQ(generate(R"({"prompt":"a","options":{"top_p":2}})"), "top_p must be at most 1");
   EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":"a","images":["b"]}]})"),
-            "this model does not take images");
+            "this model does not accept images");
   EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":5}]})"),
             "messages[0].content must be of type str");
   EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":"a"}],"think":3})"),

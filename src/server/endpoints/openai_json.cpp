@@ -55,7 +55,7 @@ json::Value timings_json(const Usage& usage) {
 }
 
 json::Value kvasir_json(const Usage& usage, const Engine& engine) {
-  return json::Object{{"method", "continuous"},
+  return json::Object{{"method", "autoregressive"},
                       {"kv", engine.summary().kv_type},
                       {"reasons", json::Array{}},
                       {"cached_tokens", usage.cached_tokens},

@@ -146,6 +146,7 @@ RequestSampling read_sampling(BodyReader& in,
   sampling = *std::move(parsed);
   out.sampling = sampling.options;
   out.max_tokens = sampling.max_tokens;
+  out.default_max_tokens = sampling.default_max_tokens;
   out.until_context_full = sampling.until_context_full;
   out.stops = in.strings("stop");
   out.uses_cache = in.boolean("cache", true);
@@ -237,10 +238,16 @@ void read_output_form(BodyReader& in, GenerateRequest& out, std::vector<std::str
     return in.fail("response_format.type must be text, json_object or json_schema",
                    "response_format");
   const json::Value* schema = whole.find("json_schema");
+  const std::string at = "response_format.json_schema";
   if (!schema || !schema->is_object() || !schema->find("schema"))
-    return in.fail("response_format.json_schema must be an object with a schema",
-                   "response_format");
-  instruct_json(in, schema->find("schema"), schema->bool_or("strict", false), out, warnings);
+    return in.fail(at + " must be an object with a schema", "response_format");
+  const json::Value* own = schema->find("schema");
+  if (!own->is_object() && !own->is_bool())
+    return in.fail(at + ".schema must be of type dict", "response_format");
+  const json::Value* strict = schema->find("strict");
+  if (strict && !strict->is_null() && !strict->is_bool())
+    return in.fail(at + ".strict must be of type bool", "response_format");
+  instruct_json(in, own, schema->bool_or("strict", false), out, warnings);
 }
 
 void read_template_variables(BodyReader& in, const ServerState& state, GenerateRequest& out) {
@@ -248,6 +255,8 @@ void read_template_variables(BodyReader& in, const ServerState& state, GenerateR
   if (const json::Object* own = in.object("chat_template_kwargs")) {
     for (const auto& [name, value] : *own) out.template_variables[name] = value;
   }
+  if (const json::Array* documents = in.array("documents"))
+    out.template_variables["documents"] = *documents;
   const std::string effort = in.string("reasoning_effort", "");
   if (effort.empty()) return;
   out.template_variables["reasoning_effort"] = effort;
@@ -259,7 +268,11 @@ void add_instruction(json::Array& messages, const std::string& text) {
   const bool has_system = role == "system" || role == "developer";
   const json::Value* content = has_system ? messages.front().find("content") : nullptr;
   const std::string* old = content ? content->as_string() : nullptr;
-  if (old) {
+  if (content && content->is_array()) {
+    json::Array parts = *content->as_array();
+    parts.push_back(json::Object{{"type", "text"}, {"text", "\n\n" + text}});
+    (*messages.front().as_object())["content"] = std::move(parts);
+  } else if (old) {
     const std::string both = *old + "\n\n" + text;
     (*messages.front().as_object())["content"] = both;
   } else {

@@ -118,7 +118,7 @@ class InputReader {
       const std::string type = part.string_or("type", "");
       const json::Value* text = part.find(type == "refusal" ? "refusal" : "text");
       if (type == "input_image") {
-        fail("this model does not take images");
+        fail("this model does not accept images");
         return std::nullopt;
       }
       if (!text || !text->as_string() || type == "input_file") {

@@ -124,7 +124,7 @@ TEST(Responses, RefusalsNameTheField) {
             "input[0].type: 'computer_call' is not supported");
   EXPECT_EQ(refused(tiny.state, R"({"input":[{"role":"user","content":[
       {"type":"input_image","image_url":"x"}]}]})"),
-            "this model does not take images");
+            "this model does not accept images");
   EXPECT_EQ(refused(tiny.state, R"({"input":"q","max_output_tokens":0})"),
             "max_output_tokens must be at least 1");
   EXPECT_EQ(refused(tiny.state, R"({"input":"q","background":true})"),

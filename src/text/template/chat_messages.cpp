@@ -203,17 +203,28 @@ class Preparer {
     json::Array* parts = content.as_array();
     if (parts == nullptr) return invalid(where + ".content must be a string or a list of parts");
     const bool all_text = std::all_of(parts->begin(), parts->end(), is_text_part);
+    if (!all_text) return invalid(why_not_text(*parts, where));
     if (traits_.content != ContentForm::text) {
-      for (json::Value& part : *parts) {
-        if (is_text_part(part)) (*part.as_object())["type"] = "text";
-      }
+      for (json::Value& part : *parts) (*part.as_object())["type"] = "text";
       // One rendering for one text, however it is given.
-      if (traits_.content == ContentForm::any && all_text) content = joined(*parts);
+      if (traits_.content == ContentForm::any) content = joined(*parts);
       return {};
     }
-    if (!all_text) return invalid(where + ".content: this model's chat template takes text only");
     content = joined(*parts);
     return {};
+  }
+
+  // Of the first part that is no text.
+  static std::string why_not_text(const json::Array& parts, const std::string& where) {
+    const auto found = std::find_if_not(parts.begin(), parts.end(), is_text_part);
+    const std::string at = where + ".content[" + std::to_string(found - parts.begin()) + "]";
+    if (!found->is_object()) return at + " must be an object with a type";
+    const std::string type = found->string_or("type", "text");
+    if (type == "image" || type == "image_url" || type == "input_image")
+      return "this model does not accept images";  // MOD-62
+    if (type == "text" || type == "input_text" || type == "output_text")
+      return at + ".text must be of type str";
+    return at + ": this model does not accept parts of type \"" + type + "\"";
   }
 
   static json::Value joined(const json::Array& parts) {

@@ -62,12 +62,21 @@ TEST(ChatMessages, TextPartsAndStringsRenderAlikeC11) {
   }
 }
 
-TEST(ChatMessages, ImagePartsForATemplateOfStringsAreRefused) {
-  const auto r = Model(kStrings).render(
-      R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])");
-
-  ASSERT_FALSE(r);
-  EXPECT_NE(r.error().what.find("messages[0].content"), std::string::npos);
+TEST(ChatMessages, PartsThatAreNoTextAreRefusedByEveryTemplate_MOD62) {
+  for (const char* source : {kStrings, kBoth, kPartsOnly}) {
+    const auto refusal = [&](const std::string& part) {
+      const auto r = Model(source).render(
+          R"([{"role":"user","content":[{"type":"text","text":"a"},)" + part + "]}]");
+      return r ? "" : r.error().what;
+    };
+    EXPECT_EQ(refusal(R"({"type":"image_url","image_url":{}})"),
+              "this model does not accept images");
+    EXPECT_EQ(refusal(R"({"type":"text","text":5})"),
+              "messages[0].content[1].text must be of type str");
+    EXPECT_EQ(refusal("5"), "messages[0].content[1] must be an object with a type");
+    EXPECT_NE(refusal(R"({"type":"input_audio"})").find("content[1]: this model does not accept"),
+              std::string::npos);
+  }
 }
 
 TEST(ChatMessages, NullAndMissingContentRenderAsEmptyC11) {

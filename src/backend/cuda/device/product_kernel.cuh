@@ -226,11 +226,6 @@ __device__ inline void bring_f32(const ProductArgs& p,
   constexpr unsigned kFlying = 4;
   const unsigned lane = threadIdx.x % 32;
   const std::uint32_t n_items = n_stages * part.n_rows;
-  for (std::uint32_t i = lane * 16; i < p.n_slots * P::kChunks * P::kXChunk; i += 512) {
-    const std::uint32_t of_slot = P::kChunks * P::kXChunk;  // rows past the last stay zeros
-    zero16(own + i / of_slot * slot_bytes + i % of_slot);
-  }
-  __syncwarp();
   float4 flying[kFlying][2];
   std::uint32_t next_row = 0, next_k = lane * 8;
   const auto fetch = [&](float4* to) {
@@ -314,15 +309,18 @@ struct WeightOperand {
   }
 };
 
-// x of one thread as operand B of a step, all tiles of rows. at: the chunk's columns.
+// x of one thread as operand B of a step, all tiles of rows. at: the chunk's columns. Of f32 rows
+// only n_rows are there: the last one stands for others, whose results nobody stores.
 template <class P, int kNt>
 __device__ inline void load_x(const unsigned char* at,
                               unsigned step,
                               unsigned lane,
+                              std::uint32_t n_rows,
                               std::uint32_t* b) {
   const unsigned piece = 2 * step + lane / 8 % 2;
   if constexpr (kNt == 1) {
-    ldmatrix_x2(b, shared_address(at) + lane % 8 * P::kXStride + piece * 16);
+    const unsigned row = P::kIn == Input::f32 ? min(lane % 8, n_rows - 1) : lane % 8;
+    ldmatrix_x2(b, shared_address(at) + row * P::kXStride + piece * 16);
   } else {
 #pragma unroll
     for (int nt = 0; nt < kNt; nt += 2) {
@@ -371,12 +369,13 @@ __device__ inline void multiply_tile(const ProductArgs& p,
   const unsigned char* x = nullptr;
   Turn turn{p.n_slots};
   std::uint32_t full_before = barriers;
-  // Leaves the slot before, whose operands are in registers.
+  // Leaves the slot before, whose operands are in registers; behind the last one it is read again.
   const auto begin_stage = [&](std::uint32_t stage) {
     const std::uint32_t full = barriers + 8 * turn.slot;
     __syncwarp();
     if (stage > 0 && lane == 0) barrier_arrive(full_before + kEmptyAt);
-    if (stage < n_stages) barrier_wait(full, turn.parity);
+    if (stage == n_stages) return;
+    barrier_wait(full, turn.parity);
     at = ring + turn.slot * slot_bytes;
     full_before = full;
     turn.next();
@@ -392,16 +391,16 @@ __device__ inline void multiply_tile(const ProductArgs& p,
 #pragma unroll
   for (unsigned step = 0; step < P::kAhead; ++step) {
     weights.load(step, a[step]);
-    load_x<P, kNt>(x, step, lane, b[step]);
+    load_x<P, kNt>(x, step, lane, part.n_rows, b[step]);
   }
   for (std::uint32_t s = 0; s < n_stages; ++s) {
 #pragma unroll
     for (unsigned step = 0; step < P::kChunks * kSteps; ++step) {
       const unsigned next = step + P::kAhead;
-      if (next == P::kChunks * kSteps) begin_stage(s + 1);  // past the last one: read, never used
+      if (next == P::kChunks * kSteps) begin_stage(s + 1);
       if (next % kSteps == 0) begin_chunk(next / kSteps % P::kChunks);
       weights.load(next % kSteps, a[next % P::kRing]);
-      load_x<P, kNt>(x, next % kSteps, lane, b[next % P::kRing]);
+      load_x<P, kNt>(x, next % kSteps, lane, part.n_rows, b[next % P::kRing]);
 #pragma unroll
       for (int nt = 0; nt < kNt; ++nt)
         mma_bf16(sums[nt], a[step % P::kRing], b[step % P::kRing][2 * nt],
