@@ -37,6 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
     Bomb,
     ::testing::Values(
         "{% for i in range(1000000) %}{% for j in range(1000000) %}{% endfor %}{% endfor %}",
+        "{% for i in range(100000) %}{{ ('y' * 100000) | length }}{% endfor %}",
         "{% for i in range(1000000) %}{% for j in range(1000000) %}{{ i * j ~ 'x' }}{% endfor %}{% "
         "endfor %}",
         "{% for i in range(1000000) %}{% for j in range(9) %}{% set x = {'a': [i, j]} %}{% endfor "

@@ -171,8 +171,10 @@ Value repeat(Interp& in, const Value& v, std::int64_t times) {
   times = std::max<std::int64_t>(times, 0);
   const std::size_t n = v.is_string() ? v.text().size() : v.list->items.size() * sizeof(Value);
   if (n > 0 && static_cast<std::size_t>(times) > kMaxTextBytes / n) return in.fail_limits();
+  constexpr std::int64_t kPieceWork = 8;  // of adding one, however short
   const std::size_t total = n * static_cast<std::size_t>(times);
-  if (!in.can_take(total) || !in.work(static_cast<std::int64_t>(total))) return Value::error();
+  const std::int64_t work = static_cast<std::int64_t>(total) + (n > 0 ? kPieceWork * times : 0);
+  if (!in.can_take(total) || !in.work(work)) return Value::error();
   if (n == 0) times = 0;
   if (v.is_string()) {
     Builder out;
