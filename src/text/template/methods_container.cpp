@@ -28,7 +28,7 @@ Value extend(Interp& in, const Value& self, const Args& args) {
 }
 
 bool shifts(Interp& in, const Value& self) {  // the cost of moving a list's items
-  return in.work(static_cast<std::int64_t>(self.list->items.size()) * 2);
+  return in.work(static_cast<std::int64_t>(self.list->items.size()) * 3);
 }
 
 Value insert(Interp& in, const Value& self, const Args& args) {

@@ -171,7 +171,7 @@ Value repeat(Interp& in, const Value& v, std::int64_t times) {
   times = std::max<std::int64_t>(times, 0);
   const std::size_t n = v.is_string() ? v.text().size() : v.list->items.size() * sizeof(Value);
   if (n > 0 && static_cast<std::size_t>(times) > kMaxTextBytes / n) return in.fail_limits();
-  constexpr std::int64_t kPieceWork = 8;  // of adding one, however short
+  constexpr std::int64_t kPieceWork = 16;  // of adding one, however short
   const std::size_t total = n * static_cast<std::size_t>(times);
   const std::int64_t work = static_cast<std::int64_t>(total) + (n > 0 ? kPieceWork * times : 0);
   if (!in.can_take(total) || !in.work(work)) return Value::error();
