@@ -38,8 +38,8 @@ TEST(EngineBatch, StepsNeverWantMoreRowsThanTheExecutorHas_SAMP_32) {
 TEST(EngineBatch, AWaitingRequestCountsItsHitOnce_CACHE_23) {
   std::uint64_t n_waited = 0;
   for (std::uint32_t n_blocks = 60; n_blocks <= 100; n_blocks += 4) {
+    Record first, running, waiting;  // outlive the engine, which ends what still runs
     Rig rig({}, n_blocks);
-    Record first, running, waiting;
     const auto run_on = [](std::vector<TokenId> prompt, std::uint32_t n) {
       GenerateOptions o = greedy(std::move(prompt), n);
       o.sampling.ignore_eos = true;
