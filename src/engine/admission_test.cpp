@@ -34,6 +34,22 @@ TEST(EngineBatch, StepsNeverWantMoreRowsThanTheExecutorHas_SAMP_32) {
             64u);
 }
 
+// A short prompt takes what it is long, not what it might: those behind it go along.
+TEST(EngineBatch, ShortPromptsThatWantAllRowsShareAStep_SCH_11) {
+  EngineOptions options;
+  options.max_rows = 4;
+  std::vector<Record> records(4);
+  Rig rig(options);
+  rig.executor.most_wanted = 300;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    GenerateOptions o = greedy(prompt_of(50, 1 + i), 1);
+    o.prompt_logprobs = 1;
+    ASSERT_TRUE(rig.engine->submit(o, rig.sink(records[i])));
+  }
+  EXPECT_EQ(rig.run(), 1);
+  EXPECT_EQ(rig.executor.step_sizes.front(), 200u);
+}
+
 // A head that waits for blocks finds its prefix at every step, but takes it once (SCH-6).
 TEST(EngineBatch, AWaitingRequestCountsItsHitOnce_CACHE_23) {
   std::uint64_t n_waited = 0;

@@ -384,8 +384,9 @@ void Engine::bound_wanted_rows() {
   for (sched::PlanRow& row : plan_rows_) {
     if (!row.wants_prompt_logits || row.is_whole || row.phase != sched::RowPhase::preparing)
       continue;
-    row.prefill_chunk = std::min({row.prefill_chunk, kPromptLogitRows, 1 + left});
-    left -= row.prefill_chunk > 0 ? row.prefill_chunk - 1 : 0;
+    row.prefill_chunk = std::min(row.prefill_chunk, 1 + left);
+    const std::uint64_t fed = std::min<std::uint64_t>(row.prefill_chunk, row.length - row.position);
+    left -= fed > 0 ? static_cast<std::uint32_t>(fed) - 1 : 0;
   }
   for (sched::PlanRow& row : plan_rows_) {
     row.n_drafts = std::min(row.n_drafts, left);
