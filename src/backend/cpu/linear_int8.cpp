@@ -129,7 +129,8 @@ bool takes_integers(const CpuDevice& device, const CpuMatrix& m, std::uint32_t n
   if (!integers || !m.on_grid()) return false;
   const KernelTable& kernels = device.kernels();
   if (kernels.pack_tiles) return n_rows < kernels.fewest_quantized_tile_rows;
-  if (kernels.pack_pairs) return n_rows <= integers->direct_rows;
+  constexpr std::uint32_t kMostBesidePairs = 12;  // more are quicker as pairs of bf16
+  if (kernels.pack_pairs) return n_rows <= kMostBesidePairs;
   return n_rows <=
          (m.layout.code == CodeKind::nibble ? integers->most_rows : integers->most_rows_of_bytes);
 }

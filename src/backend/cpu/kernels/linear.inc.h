@@ -19,6 +19,16 @@ struct Sums {  // 16 H outputs of R rows
   }
 };
 
+// f(r, h) for R rows and H halves, written out.
+template <int R, int H, class F>
+inline __attribute__((always_inline)) void for_sums(F&& f) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) f(r, h);
+  }
+}
+
 // into += the rows' products over one step of n elements, n a multiple of 8; x [unit][W], of which
 // the first R.
 template <int R, int H, int W, class D>
@@ -146,17 +156,96 @@ inline void decode_block(const PackedLayout& w,
 }
 
 // A stretch of K that rows are multiplied with: the panel's groups from g0 on, decoded; and what is
-// asked for meanwhile, so many lines a step.
+// asked for meanwhile, so many lines a group.
 struct Stretch {
   const DecodedBlock& block;
   std::uint32_t g0, n_groups;
   LinesAhead ahead;
-  std::uint32_t lines_a_step;
+  std::uint32_t lines_a_group;
 };
+
+enum class Chain : std::uint8_t { even, odd, both };
+
+// c = the rows' products over the chain's elements of n, a multiple of 8; x [unit][kRowAlign], of
+// which the first R.
+template <Chain kChain, int R, int H>
+inline __attribute__((always_inline)) void sum_chain(const std::uint8_t* codes,
+                                                     std::uint32_t n,
+                                                     const XUnit* x,
+                                                     Sums<R, H>& c) {
+  const DecodedStep<H> decode;
+  c.clear();
+  for (std::uint32_t k = 0; k < n; k += 8) {
+    decode(codes, [&]<int kParity>(std::uint32_t unit, const Pair& w) {
+      if constexpr (kChain != Chain::both && kParity != static_cast<int>(kChain)) return;
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Operand value = spread(x[unit * kRowAlign + static_cast<std::uint32_t>(r)]);
+        c.at[r][0] = multiply_add(w.low, value, c.at[r][0]);
+        if constexpr (H == 2) c.at[r][1] = multiply_add(w.high, value, c.at[r][1]);
+      }
+    });
+    codes += 8 * DecodedStep<H>::kBytesOfK, x += 8 / kUnit * kRowAlign;
+  }
+}
+
+// Sums that wait in memory for the chain that registers hold: so one chain at a time has them all.
+template <int R, int H>
+struct Waiting {
+  float at[R][H][16];
+  inline __attribute__((always_inline)) void keep(const Sums<R, H>& c) {
+    for_sums<R, H>([&](int r, int h) { store(at[r][h], c.at[r][h]); });
+  }
+  // c = these + c.
+  inline __attribute__((always_inline)) void add_to(Sums<R, H>& c) const {
+    for_sums<R, H>([&](int r, int h) { c.at[r][h] = add(load(at[r][h]), c.at[r][h]); });
+  }
+};
+
+// c = the rows' products over one step of n elements.
+template <int R, int H>
+inline __attribute__((always_inline)) void sum_step(const std::uint8_t* codes,
+                                                    std::uint32_t n,
+                                                    const XUnit* x,
+                                                    Sums<R, H>& c) {
+  Waiting<R, H> even;
+  sum_chain<Chain::even>(codes, n, x, c);
+  even.keep(c);
+  sum_chain<Chain::odd>(codes, n, x, c);
+  even.add_to(c);
+}
+
+// c = the rows' products over a group; on a grid all its sums but the last are exact, in whatever
+// order (docs/numerics.md).
+template <int R, int H, bool kOnGrid>
+inline __attribute__((always_inline)) void sum_group(const std::uint8_t* codes,
+                                                     std::uint32_t group,
+                                                     const XUnit* x,
+                                                     Sums<R, H>& c) {
+  const std::uint32_t step = group < kStep ? group : kStep, last = group - step;
+  const auto* const last_codes = codes + last * DecodedStep<H>::kBytesOfK;
+  Waiting<R, H> before;
+  if constexpr (kOnGrid) {
+    if (last == 0) return sum_chain<Chain::both>(codes, step, x, c);
+    sum_chain<Chain::both>(codes, last, x, c);
+    before.keep(c);
+    sum_chain<Chain::both>(last_codes, step, x + last / kUnit * kRowAlign, c);
+    before.add_to(c);
+  } else {
+    c.clear();
+    for (std::uint32_t k = 0; k < group; k += step) {
+      before.keep(c);
+      sum_step(codes + k * DecodedStep<H>::kBytesOfK, step, x + k / kUnit * kRowAlign, c);
+      before.add_to(c);
+    }
+  }
+}
+
+enum class Terms : std::uint8_t { dense, quantized, on_grid };
 
 // sums [row][output] += the stretch's product with R rows from `row` on, H halves of the panel from
 // `first` on.
-template <int R, int H>
+template <int R, int H, Terms kTerms>
 inline void multiply_halves(
     const LinearJob& job, Stretch& at, int first, std::uint32_t row, float* sums) {
   const PackedLayout& w = job.layout;
@@ -164,56 +253,44 @@ inline void multiply_halves(
   const XUnit* x = x_of(job) +
                    (row / kRowAlign * padded + std::size_t{at.g0} * w.group) / kUnit * kRowAlign +
                    row % kRowAlign;
-  const std::uint32_t step = w.group < kStep ? w.group : kStep;
-  const DecodedStep<H> decode;
-  Sums<R, H> total;
-  const auto sum_at = [&](int r, int h) {
+  const auto* codes =
+      reinterpret_cast<const std::uint8_t*>(at.block.codes) + sizeof(float) * 16 * first;
+  const auto place = [&](int r, int h) {
     return sums + r * static_cast<int>(kPanel) + 16 * (first + h);
   };
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) total.at[r][h] = load(sum_at(r, h));
-  }
-  for (std::uint32_t g = 0; g < at.n_groups; ++g, x += w.group / kUnit * kRowAlign) {
-    const auto* const codes = reinterpret_cast<const std::uint8_t*>(
-        at.block.codes + std::size_t{g} * w.group / kUnit * kPanel + 16 * first);
-    if (w.scale == ScaleKind::none) {
-      at.ahead.ask(at.lines_a_step);
-      add_step<R, H, kRowAlign>(decode, codes, kStep, x, total);
-      continue;
-    }
+  for (std::uint32_t g = 0; g < at.n_groups; ++g) {
+    at.ahead.ask(at.lines_a_group);
     Sums<R, H> c;
-    c.clear();
-    for (std::uint32_t k = 0; k < w.group; k += step) {
-      at.ahead.ask(at.lines_a_step);
-      add_step<R, H, kRowAlign>(decode, codes + k * DecodedStep<H>::kBytesOfK, step,
-                                x + k / kUnit * kRowAlign, c);
+    if constexpr (kTerms == Terms::dense) {
+      sum_step(codes, kStep, x, c);
+      for_sums<R, H>([&](int r, int h) { store(place(r, h), add(load(place(r, h)), c.at[r][h])); });
+    } else {
+      sum_group<R, H, kTerms == Terms::on_grid>(codes, w.group, x, c);
+      const float* const scales = at.block.scales + g * kPanel + 16 * first;
+      const float* const biases = at.block.biases + g * kPanel + 16 * first;
+      for_sums<R, H>([&](int r, int h) {
+        F32x16 sum = fma(load(scales + 16 * h), c.at[r][h], load(place(r, h)));
+        if (w.has_bias) {
+          const std::size_t of_row = row + static_cast<std::size_t>(r);
+          const F32x16 group_sum = set1(job.group_sums[of_row * w.n_groups + at.g0 + g]);
+          sum = fma(load(biases + 16 * h), group_sum, sum);
+        }
+        store(place(r, h), sum);
+      });
     }
-    const auto group_sum = [&](int r) {
-      return job.group_sums[(row + static_cast<std::size_t>(r)) * w.n_groups + at.g0 + g];
-    };
-    add_group(
-        c, w.has_bias, [&](int h) { return load(at.block.scales + g * kPanel + 16 * (first + h)); },
-        [&](int h) { return load(at.block.biases + g * kPanel + 16 * (first + h)); }, group_sum,
-        total);
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) store(sum_at(r, h), total.at[r][h]);
+    codes += w.group * DecodedStep<H>::kBytesOfK, x += w.group / kUnit * kRowAlign;
   }
 }
 
 // n rows, at most R.
-template <int R>
+template <int R, Terms kTerms>
 inline void multiply_rows(
     const LinearJob& job, Stretch& at, std::uint32_t row, std::uint32_t n, float* sums) {
   if constexpr (R > 1) {
-    if (n < R) return multiply_rows<R - 1>(job, at, row, n, sums);
+    if (n < R) return multiply_rows<R - 1, kTerms>(job, at, row, n, sums);
   }
   for (int half = 0; half < 2; half += kBlockHalves)
-    multiply_halves<R, kBlockHalves>(job, at, half, row, sums);
+    multiply_halves<R, kBlockHalves, kTerms>(job, at, half, row, sums);
 }
 
 // f(row, n) for runs of at most kBlockRows rows, as even as may be, none across a row block.
@@ -236,8 +313,7 @@ inline void decoded_panel(const LinearJob& job,
                           DecodedBlock& block,
                           float* sums) {
   const PackedLayout& w = job.layout;
-  const std::uint32_t groups_a_block = kBlockK / w.group, n_rows = row_end - row_begin,
-                      step = w.group < kStep ? w.group : kStep;
+  const std::uint32_t groups_a_block = kBlockK / w.group, n_rows = row_end - row_begin;
   std::uint32_t n_runs = 0;
   for_row_runs(n_rows, [&](std::uint32_t, std::uint32_t) { ++n_runs; });
   for (std::size_t i = 0; i < std::size_t{n_rows} * kPanel; i += 16) store(sums + i, zero());
@@ -247,10 +323,15 @@ inline void decoded_panel(const LinearJob& job,
     decode_block(w, decode, weight, n, block);
     weight += n * w.group_bytes;
     const std::uint32_t lines = static_cast<std::uint32_t>(n * w.group_bytes / 64),
-                        n_steps = n_runs * (2 / kBlockHalves) * n * (w.group / step);
-    Stretch at{block, g, n, {weight, weight + n * w.group_bytes}, (lines + n_steps - 1) / n_steps};
+                        n_asks = n_runs * (2 / kBlockHalves) * n;
+    Stretch at{block, g, n, {weight, weight + n * w.group_bytes}, (lines + n_asks - 1) / n_asks};
     for_row_runs(n_rows, [&](std::uint32_t row, std::uint32_t rows) {
-      multiply_rows<kBlockRows>(job, at, row_begin + row, rows, sums + std::size_t{row} * kPanel);
+      float* const to = sums + std::size_t{row} * kPanel;
+      row += row_begin;
+      if (w.grid != 0) return multiply_rows<kBlockRows, Terms::on_grid>(job, at, row, rows, to);
+      w.scale == ScaleKind::none
+          ? multiply_rows<kBlockRows, Terms::dense>(job, at, row, rows, to)
+          : multiply_rows<kBlockRows, Terms::quantized>(job, at, row, rows, to);
     });
   }
   for (std::uint32_t r = 0; r < n_rows; ++r) {

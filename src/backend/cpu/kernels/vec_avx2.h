@@ -19,7 +19,7 @@ struct U32x16 {
 };
 
 // As in vec_avx512.h, which says what these are; for sixteen registers.
-constexpr int kDirectRows = 3, kWideRows = 1, kWideNibbleRows = 1, kBlockRows = 3, kBlockHalves = 1;
+constexpr int kDirectRows = 3, kWideRows = 1, kWideNibbleRows = 1, kBlockRows = 6, kBlockHalves = 1;
 
 // All ones in the first n of 16 lanes.
 inline U32x16 first_lanes(std::size_t n) {

@@ -15,8 +15,8 @@ using U32x16 = __m512i;
 
 // Sums that registers hold beside operands, as rows and halves of a panel. While a panel is
 // decoded: kDirectRows with one half, kWideRows (of nibbles kWideNibbleRows, whose decoding takes
-// registers too) with both; once it is: kBlockRows with kBlockHalves.
-constexpr int kDirectRows = 8, kWideRows = 4, kWideNibbleRows = 3, kBlockRows = 8, kBlockHalves = 1;
+// registers too) with both, two chains each; once it is: kBlockRows with kBlockHalves, one chain.
+constexpr int kDirectRows = 8, kWideRows = 4, kWideNibbleRows = 3, kBlockRows = 8, kBlockHalves = 2;
 
 inline __mmask16 first_lanes(std::size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 
