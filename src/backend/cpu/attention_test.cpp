@@ -148,9 +148,14 @@ TEST(AttentionAlone, HasTheBitsOfAQueryAmongOthersForAnyNumberOfHeads) {
 }
 
 // A value that is not finite reaches the queries that see it, on every instruction set alike, tiles
-// too, which would multiply it by the zeros of those that do not.
-TEST(AttentionNaN, TouchesNoQueryThatDoesNotSeeIt) {
-  const AttentionCase c{.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .lengths = {150}};
+// too, which would multiply it by the zeros of those that do not; nor do pairs of keys, of which a
+// window may begin with the second.
+class AttentionNaN : public ::testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(AttentionNaN, TouchesNoQueryThatDoesNotSeeIt) {
+  const std::uint32_t window = GetParam();
+  const AttentionCase c{
+      .n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .window = window, .lengths = {150}};
   std::mt19937 rng{41};
   Activations in = draw(c, rng);
   const std::uint32_t row = 2 * 64;
@@ -162,12 +167,15 @@ TEST(AttentionNaN, TouchesNoQueryThatDoesNotSeeIt) {
     for (const AttentionCase& way : {c, alone}) {
       const auto got = attend_all(*device, way, in);
       for (std::size_t i = 0; i < got.size(); ++i) {
-        const bool sees = i / row >= 100 && i % 64 == 3;
+        const std::size_t query = i / row;
+        const bool sees = query >= 100 && (window == 0 || query < 100 + window) && i % 64 == 3;
         ASSERT_TRUE(sees ? std::isnan(got[i]) : got[i] == clean[i]) << name << " " << i;
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Windows, AttentionNaN, ::testing::Values(0u, 21u));
 
 // A window of w is a mask: with values that are one-hot in their position's column, what a query
 // gives keys out of its reach is zero.

@@ -7,9 +7,6 @@
 namespace kvasir::backend::cpu {
 namespace {
 
-// (query, head) pairs up to which an item waits for memory more than it computes.
-constexpr std::size_t kFewPairs = 6;
-
 // Lines of the next tile, asked for a few at a time while this one is worked on.
 struct Upcoming {
   struct Range {
@@ -287,6 +284,38 @@ void merge_tiles(const AttentionJob& job,
     }
   }
   finish(job, item, s);
+}
+
+// Keys and values of a tile unpacked for all pairs.
+inline void attend_tile(const AttentionJob& job,
+                        const AttentionItem& item,
+                        AttentionScratch& s,
+                        std::uint32_t tile,
+                        KeyRange keys,
+                        std::uint32_t end) {
+  const std::size_t n_pairs = std::size_t{item.n_queries} * job.queries_per_kv;
+  Upcoming next;
+  const std::uint32_t after = tile + kTileKeys;
+  if (n_pairs <= kFewPairs && job.block_tokens >= kTileKeys && after < end) {
+    const std::size_t tile_bytes = kTileKeys * job.head_dim * (job.is_f32 ? 4 : 2);
+    next.add(key_row(job, item, job.k, after), tile_bytes);
+    next.add(key_row(job, item, job.v, after), tile_bytes);
+  }
+  pack_keys(job, item, tile, keys, s.keys, &next);
+  pack_values(job, item, tile, keys, s, next);
+  for_pairs(job, item, tile,
+            [&](std::size_t pair, int n, KeyRange seen) { attend_pairs(job, s, pair, n, seen); });
+}
+
+void attend_exact(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+  if (suits_direct(job, item)) return attend_directly(job, item, scratch);
+  AttentionScratch s = lay_out(job, std::size_t{item.n_queries} * job.queries_per_kv, scratch);
+  start(job, item, s);
+  for (std::size_t i = 0; i < kTileKeys * s.v_stride; i += 16) store(s.values + i, zero());
+  walk_tiles(job, item, s, [&](std::uint32_t tile, KeyRange keys, std::uint32_t end) {
+    attend_tile(job, item, s, tile, keys, end);
+    return true;
+  });
 }
 
 }  // namespace

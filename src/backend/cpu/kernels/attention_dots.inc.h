@@ -5,6 +5,17 @@
 namespace kvasir::backend::cpu {
 namespace {
 
+// Words of a step's 32 elements as those pairs: of each its second element, then its first.
+inline __m512i pairs_of_a_step() {
+  alignas(64) std::uint16_t words[32];
+  for (std::size_t i = 0; i < 16; ++i) {
+    const std::size_t first = i % 8 * 4 + i / 8;
+    words[2 * i] = static_cast<std::uint16_t>(first + 2);
+    words[2 * i + 1] = static_cast<std::uint16_t>(first);
+  }
+  return load_u(words);
+}
+
 // A step of kTogether results: chain after chain over its pairs, then both added to the sums.
 constexpr std::size_t kTogether = 8;
 inline __attribute__((always_inline)) void add_step(const std::uint8_t* lanes,
@@ -123,16 +134,6 @@ class DotEngine {
   }
 
  private:
-  static __m512i pairs_of_a_step() {  // words: of pair i its second element, then its first
-    alignas(64) std::uint16_t words[32];
-    for (std::size_t i = 0; i < 16; ++i) {
-      const std::size_t first = i % 8 * 4 + i / 8;
-      words[2 * i] = static_cast<std::uint16_t>(first + 2);
-      words[2 * i + 1] = static_cast<std::uint16_t>(first);
-    }
-    return load_u(words);
-  }
-
   bool is_seen_[kKeyRuns] = {};
 };
 

@@ -363,11 +363,7 @@ void attend_encoded(const AttentionJob& job, const AttentionItem& item, float* s
   const EncodedSide &k = job.k_encoded, &v = job.v_encoded;
   for (std::size_t pair = 0; pair < n && k.offsets; ++pair)
     group_sums(e.s.q + pair * e.s.v_stride, k.group, k.n_groups, e.q_sums + pair * k.n_groups);
-  const KeyRange keys = visible(job, item);
-  std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
-  float* partial = item.partials;
-  if (partial) start_part(item, e.s, n, &begin, &end);
-  for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
+  walk_tiles(job, item, e.s, [&](std::uint32_t tile, KeyRange keys, std::uint32_t end) {
     const TileRows k_rows = load_side(job, item, k, tile, keys, e.room[0], e.k_scales, e.k_offsets);
     e.v_rows = load_side(job, item, v, tile, keys, e.room[1], e.v_scales, e.v_offsets);
     transpose_words(k_rows, k.codes_bytes / 4, e.words);
@@ -384,11 +380,8 @@ void attend_encoded(const AttentionJob& job, const AttentionItem& item, float* s
       if (n_pairs == 2) attend_encoded_pairs<2>(job, e, pair, seen);
       if (n_pairs == 1) attend_encoded_pairs<1>(job, e, pair, seen);
     });
-    if (!partial) continue;
-    keep_tile(e.s, n, partial);
-    partial += attention_partial_floats(job.head_dim, n);
-  }
-  if (!partial) finish(job, item, e.s);
+    return true;
+  });
 }
 
 void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {

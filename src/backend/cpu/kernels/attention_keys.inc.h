@@ -39,5 +39,15 @@ inline KeyRange inside(KeyRange keys, std::uint32_t tile) {
   return {begin < kTileKeys ? begin : kTileKeys, end < kTileKeys ? end : kTileKeys};
 }
 
+// One side of a tile, 64 rows behind each other, of which `seen` count. What is read after it, of
+// the same size, is asked for on the way, line by line in the order of addresses: the tile's values
+// while its keys are walked, the next tile's keys while its values are.
+struct DirectRows {
+  const std::uint8_t* at;
+  std::size_t row_bytes;
+  const std::uint8_t* next;  // or null
+  KeyRange seen;
+};
+
 }  // namespace
 }  // namespace kvasir::backend::cpu

@@ -91,20 +91,10 @@ class LoneAttention {
   bool attend() {
     start(job_, item_, s_);
     place_heads();
-    const KeyRange keys = visible(job_, item_);
-    std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
-    float* partial = item_.partials;
-    if (partial) start_part(item_, s_, n_, &begin, &end);
-    for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
+    return walk_tiles(job_, item_, s_, [&](std::uint32_t tile, KeyRange keys, std::uint32_t end) {
       const std::uint32_t next = tile + kTileKeys;
-      if (!attend_tile(tile, inside(keys, tile), next < end ? inside(keys, next).end : 0))
-        return false;
-      if (!partial) continue;
-      keep_tile(s_, n_, partial);
-      partial += attention_partial_floats(job_.head_dim, n_);
-    }
-    if (!partial) finish(job_, item_, s_);
-    return true;
+      return attend_tile(tile, inside(keys, tile), next < end ? inside(keys, next).end : 0);
+    });
   }
 
  private:

@@ -4,6 +4,9 @@
 namespace kvasir::backend::cpu {
 namespace {
 
+// (query, head) pairs up to which an item waits for memory more than it computes.
+constexpr std::size_t kFewPairs = 6;
+
 // Where things lie in the scratch; n: (query, head) pairs, pair = query · heads + head.
 struct AttentionScratch {
   float *keys, *values, *q, *p, *out, *largest, *sum;
@@ -130,6 +133,28 @@ inline void keep_tile(AttentionScratch& s, std::size_t n, float* to) {
   }
   for (std::size_t i = 0; i < n * s.v_stride; i += 16) store(to + 2 * n + i, load(s.out + i));
   await_tile(s, n);
+}
+
+// attend(tile, keys seen, end of the walk) for the item's tiles in turn: merged, or kept apart
+// where the item is a part of a row's. False as soon as one is.
+template <class F>
+inline bool walk_tiles(const AttentionJob& job,
+                       const AttentionItem& item,
+                       AttentionScratch& s,
+                       F&& attend) {
+  const std::size_t n_pairs = std::size_t{item.n_queries} * job.queries_per_kv;
+  const KeyRange keys = visible(job, item);
+  std::uint32_t begin = keys.begin / kTileKeys * kTileKeys, end = keys.end;
+  float* partial = item.partials;
+  if (partial) start_part(item, s, n_pairs, &begin, &end);
+  for (std::uint32_t tile = begin; tile < end; tile += kTileKeys) {
+    if (!attend(tile, keys, end)) return false;
+    if (!partial) continue;
+    keep_tile(s, n_pairs, partial);
+    partial += attention_partial_floats(job.head_dim, n_pairs);
+  }
+  if (!partial) finish(job, item, s);
+  return true;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// AVX-512 with products of bf16 pairs, for all weights that take bf16 rows and attention of many
-// queries; the rest is the AVX-512 unit's.
+// AVX-512 with products of bf16 pairs, for all weights that take bf16 rows and attention of
+// exact keys and values; the rest is the AVX-512 unit's.
 #include "backend/cpu/kernels/kernel_table.h"
 // In this order: each builds on the ones before.
 // clang-format off
@@ -9,8 +9,11 @@
 #include "backend/cpu/kernels/linear.inc.h"
 #include "backend/cpu/kernels/math.inc.h"
 #include "backend/cpu/kernels/attention_keys.inc.h"
+#include "backend/cpu/kernels/attention_state.inc.h"
 #include "backend/cpu/kernels/attention_lanes.inc.h"
 #include "backend/cpu/kernels/attention_dots.inc.h"
+#include "backend/cpu/kernels/attention_direct_dots.inc.h"
+#include "backend/cpu/kernels/attention_direct.inc.h"
 // clang-format on
 
 namespace kvasir::backend::cpu {
@@ -26,9 +29,9 @@ void linear_of_pairs(const LinearJob& job,
                                                   scratch);
 }
 
-// Fewer pairs wait for memory whatever multiplies them, or leave lanes empty.
-constexpr std::uint32_t kFewestPairs = 12;
+constexpr std::uint32_t kFewestPairs = 12;  // fewer leave lanes empty
 void attention(const AttentionJob& job, const AttentionItem& item, float* scratch) {
+  if (!item.is_encoded && suits_direct(job, item)) return attend_directly(job, item, scratch);
   if (suits_lanes(job, item, kFewestPairs) && attend_in_lanes<DotEngine>(job, item, scratch))
     return;
   kAvx512Kernels.attention(job, item, scratch);
