@@ -124,6 +124,8 @@ void print(const Gaps& gaps, std::uint32_t prompt_tokens, std::uint32_t prefill_
 int run(const std::string& model, int n_rounds, std::uint32_t prompt_tokens) {
   OpenOptions options;
   options.model = model;
+  // The prompt alone in steps of a share too, which is what a gap beside it may cost.
+  options.max_step_tokens = options.prompt_tokens_beside() + options.max_rows;
   auto engine = Engine::open(options);
   if (!engine) fail(engine.error().what);
   if ((*engine)->summary().context_length <= prompt_tokens || prompt_tokens <= kEndTokens)
