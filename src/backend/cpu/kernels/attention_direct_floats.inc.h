@@ -138,7 +138,6 @@ inline F32x16 last_columns(const float* sums) {
 }
 
 inline void place_heads(const AttentionJob&, const AttentionScratch&) {}  // as they are
-constexpr bool kDirectIsAnyNumber = true;                                 // not finite ones too
 
 }  // namespace
 }  // namespace kvasir::backend::cpu
